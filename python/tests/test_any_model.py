@@ -8,11 +8,12 @@ import types
 import unittest
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 DRIVER = Path(__file__).resolve().parents[2] / "lab/src/any_model/driver"
 sys.path.insert(0, str(DRIVER))
 
-from vramlab_driver import diffusion, inputs, names, program  # type: ignore[import-not-found]  # noqa: E402
+from vramlab_driver import diffusion, inputs, names, program, tuning  # type: ignore[import-not-found]  # noqa: E402
 from vramlab_driver.plan import Plan, Refused  # type: ignore[import-not-found]  # noqa: E402
 
 OPTIONS: dict[str, Any] = {
@@ -29,7 +30,12 @@ OPTIONS: dict[str, Any] = {
     "head": None,
     "attention": None,
     "choices": None,
-    "checkpoint": None,
+    "checkpoint": [],
+    "bits": None,
+    "lora": None,
+    "lora_target": None,
+    "lora_dropout": None,
+    "freeze": None,
 }
 
 
@@ -48,6 +54,50 @@ def planned(facts: Any, image_tokens: Any = None, **options: Any) -> Any:
 
 def expressions(plan: Any) -> dict[str, str]:
     return {one.name: one.expression for one in plan.inputs}
+
+
+class Parameter:
+    """A parameter without numbers."""
+
+    requires_grad = True
+
+    def requires_grad_(self, wanted: bool) -> None:
+        self.requires_grad = wanted
+
+
+class Tuning(unittest.TestCase):
+    def plan(self) -> Any:
+        return Plan("config.json", "transformers 5.17.0", "LlamaForCausalLM")
+
+    def test_adapters_are_made_by_peft(self) -> None:
+        with mock.patch.object(tuning, "needs"):
+            imports, lines = tuning.adapters(self.plan(), {**OPTIONS, "lora": 8, "lora_target": "q_proj,v_proj", "lora_dropout": 0.1})
+        self.assertEqual(imports, ["from peft import LoraConfig, get_peft_model"])
+        config = "LoraConfig(r=8, target_modules=['q_proj', 'v_proj'], lora_dropout=0.1, task_type=\"CAUSAL_LM\")"
+        self.assertEqual(lines, [f"model = get_peft_model(model, {config})"])
+
+    def test_what_is_missing_is_named(self) -> None:
+        with mock.patch("importlib.util.find_spec", return_value=None), self.assertRaises(Refused) as caught:
+            tuning.adapters(self.plan(), {**OPTIONS, "lora": 8})
+        self.assertEqual((str(caught.exception), caught.exception.instead), ("--lora: this Python has no peft", "pip install peft"))
+
+    def test_few_bits_are_only_for_transformers_and_prepared_for_adapters(self) -> None:
+        with mock.patch.object(tuning, "needs"):
+            _, lines = tuning.bits(self.plan(), {**OPTIONS, "bits": 4, "lora": 8})
+            self.assertIn("prepare_model_for_kbit_training", lines[-1])
+            _, lines = tuning.bits(self.plan(), {**OPTIONS, "bits": 8})
+            self.assertIn("load_in_8bit=True", "\n".join(lines))
+            with self.assertRaisesRegex(Refused, "not of timm 1.0"):
+                tuning.bits(Plan("vit", "timm 1.0", "VisionTransformer"), {**OPTIONS, "bits": 4})
+
+    def test_the_last_pattern_decides_what_is_frozen(self) -> None:
+        parameters = {name: Parameter() for name in ("embed.weight", "layers.0.a.weight", "layers.1.a.weight", "head.bias")}
+        model = types.SimpleNamespace(named_parameters=lambda: parameters.items())
+        imports, lines = tuning.frozen(model, "*, !layers.1, !head")
+        exec("\n".join([*imports, *lines]), {"model": model})
+        self.assertEqual([name for name, one in parameters.items() if one.requires_grad], ["layers.1.a.weight", "head.bias"])
+        with self.assertRaisesRegex(Refused, "no parameter is called tail; there are embed.weight"):
+            tuning.frozen(model, "tail")
 
 
 class Inputs(unittest.TestCase):

@@ -1216,6 +1216,8 @@ RunSpec = TypedDict(
         "keep": "Optional[str]",
         "attention-mask": "Optional[str]",
         "built-on-device": "bool",
+        "load-in-4bit": "bool",
+        "load-in-8bit": "bool",
         "loss": "Optional[str]",
         "loop": "Optional[str]",
         "tied": "bool",

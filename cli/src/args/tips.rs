@@ -13,9 +13,15 @@ const SLIP: usize = 2;
 /// What a script does that `predict` does not count.
 const RUN_IT: &str = "vramlab does not count this for a model file; your script does it: vramlab predict --gpu rtx4090 -- python train.py";
 
+/// Weights of few bits.
+const BITS: &str = "weights of 4 or 8 bits: --load-in-4bit, --load-in-8bit";
+
 /// Tips for flags that there are not: their names, and what to do.
 const FLAGS: &[(&[&str], &str)] = &[
-    (&["lora", "qlora", "peft", "4bit", "8bit", "bnb", "quantization", "quantize", "offload", "cpu-offload"], RUN_IT),
+    (&["qlora"], "--lora 16 --load-in-4bit"),
+    (&["peft", "lora-r", "lora-rank"], "adapters of rank 16: --lora 16"),
+    (&["4bit", "8bit", "bnb", "quantization", "quantize"], BITS),
+    (&["lora", "offload", "cpu-offload"], RUN_IT),
     (&["compile", "torch-compile", "deepspeed", "fsdp", "liger", "flash"], RUN_IT),
     (
         &["epochs", "num-train-epochs", "num-epochs"],
@@ -139,9 +145,9 @@ fn command_of(error: &clap::Error, typed: &[OsString]) -> String {
 
 fn of_flag(flag: &str) -> Option<String> {
     let name = lab::named::spelled(flag.trim_start_matches('-'));
-    // What only a script can do is meant by a part of the name, too: --lora-r, --load-in-4bit.
+    // What libraries and scripts do is meant by a part of the name, too: --use-lora, --bnb-4bit-quant-type.
     let in_parts = |part: &str| name.split('-').any(|word| word == part);
-    let is_meant = |tip: &str, part: &str| name == part || tip == RUN_IT && in_parts(part);
+    let is_meant = |tip: &str, part: &str| name == part || [RUN_IT, BITS].contains(&tip) && in_parts(part);
     let found = FLAGS.iter().find(|(parts, tip)| parts.iter().any(|part| is_meant(tip, part)));
     found.map(|(_, tip)| (*tip).to_string())
 }
@@ -180,7 +186,9 @@ mod tests {
     fn tips_are_right_or_there_are_none() {
         for (words, tip) in [
             ("predict --bacth 4", Some("'--batch'")),
-            ("predict --lora_r 8", Some("your script does it")),
+            ("predict --lora_r 8", Some("--lora 16")),
+            ("predict --bnb-4bit-quant-type nf4", Some("--load-in-4bit")),
+            ("predict --cpu-offload", Some("your script does it")),
             ("predict --optimizer adamw8bit", Some("your script does it")),
             ("predict --num-train-epochs 3", Some("epochs do not matter")),
             ("predict --vram 24", Some("--gpu 24GiB")),

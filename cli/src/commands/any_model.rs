@@ -5,6 +5,7 @@ use std::path::Path;
 use lab::any_model::{Driver, Told, Which, options, which};
 use lab::run::RunSpec;
 
+use super::plan::on_paper;
 use crate::args::PredictArgs;
 use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
@@ -30,10 +31,31 @@ pub(crate) fn prepare(spec: &RunSpec, script: bool) -> Prepared {
         Which::BuiltIn(path) if !script => {
             let mut spec = spec.clone();
             spec.model.model_file = Some(path);
-            Prepared::BuiltIn(Box::new(spec))
+            match only_by_python(&spec) {
+                Some(why) => Prepared::ByPython(word.display().to_string(), Some(why)),
+                None => Prepared::BuiltIn(Box::new(spec)),
+            }
         }
         Which::BuiltIn(path) => Prepared::ByPython(path.display().to_string(), None),
         Which::ByPython(word, why) => Prepared::ByPython(word, why),
+    }
+}
+
+/// Fields of what libraries of the user's do to a network.
+const OF_LIBRARIES: [&str; 3] = ["lora", "load-in-4bit", "load-in-8bit"];
+
+/// Why a network that is built in is left to the user's Python: what a library does to it is not built in.
+fn only_by_python(spec: &RunSpec) -> Option<String> {
+    let fields = spec.said();
+    if !spec.model.is_pretrained() || !OF_LIBRARIES.iter().any(|name| fields.contains_key(*name)) {
+        return None;
+    }
+    match on_paper().session(spec) {
+        Err(lab::Error::Usage { what, problem }) if OF_LIBRARIES.contains(&what.as_str()) => {
+            let problem = problem.split([';', ':']).next().unwrap_or_default();
+            Some(format!("--{what} ({})", problem.trim_start_matches("vramlab does not support ")))
+        }
+        _ => None,
     }
 }
 

@@ -67,6 +67,33 @@ fn the_program_is_printed_and_nothing_is_rehearsed() {
     assert_eq!((ran.code, ran.stdout.trim_end()), (Some(0), "import torch\nprint(1)"), "{}", ran.stderr);
 }
 
+/// What a library does to a network is left to that library, also where the network is built in.
+#[test]
+fn a_network_that_is_built_in_is_left_to_python_for_what_libraries_do() {
+    let seen = tempfile::NamedTempFile::new().unwrap();
+    let played = Played::new(&format!("cp \"$2\" {}; echo '{{\"refused\": \"no peft\"}}'", seen.path().display()));
+    let config = json!({ "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 128,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100 });
+    fs::write(played.folder.path().join("config.json"), config.to_string()).unwrap();
+    let built_in = played.predict("config.json", &["--lora", "8"]);
+    assert!(built_in.code == Some(0) && !built_in.stderr.contains("not built in"), "{}", built_in.stderr);
+    for (flags, why) in [
+        (&["--lora", "8", "--checkpoint", "blocks"][..], "--lora (adapters with --checkpoint)"),
+        (&["--lora", "8", "--precision", "autocast-bf16"], "--lora (adapters with autocast)"),
+        (&["--load-in-4bit"], "--load-in-4bit (bitsandbytes keeps these weights)"),
+        (&["--load-in-8bit", "--lora", "8"], "--load-in-8bit (bitsandbytes keeps these weights)"),
+    ] {
+        let ran = played.predict("config.json", &[flags, &["--script"]].concat());
+        assert_eq!(ran.code, Some(2), "{flags:?}: {}", ran.stderr);
+        let ran = played.predict("config.json", flags);
+        assert!(ran.stderr.contains(&format!("not built in: {why}")), "{flags:?}: {}", ran.stderr);
+    }
+    let request: Value = serde_json::from_slice(&fs::read(seen.path()).unwrap()).unwrap();
+    assert_eq!((&request["bits"], &request["lora"]), (&json!(8), &json!(8)));
+    let gpt = run(&["predict", "gpt2", "--load-in-4bit"]);
+    assert!(gpt.code == Some(2) && gpt.stderr.contains("your Python builds the network"), "{}", gpt.stderr);
+}
+
 #[test]
 fn the_driver_is_told_the_flags() {
     let seen = tempfile::NamedTempFile::new().unwrap();

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::chosen::Told;
 
 /// Files of the package, beside `__main__.py`.
-const PACKAGE: [(&str, &str); 12] = [
+const PACKAGE: [(&str, &str); 13] = [
     ("__init__.py", include_str!("driver/vramlab_driver/__init__.py")),
     ("classes.py", include_str!("driver/vramlab_driver/classes.py")),
     ("diffusion.py", include_str!("driver/vramlab_driver/diffusion.py")),
@@ -23,6 +23,7 @@ const PACKAGE: [(&str, &str); 12] = [
     ("plan.py", include_str!("driver/vramlab_driver/plan.py")),
     ("program.py", include_str!("driver/vramlab_driver/program.py")),
     ("run.py", include_str!("driver/vramlab_driver/run.py")),
+    ("tuning.py", include_str!("driver/vramlab_driver/tuning.py")),
     ("vision.py", include_str!("driver/vramlab_driver/vision.py")),
     ("weightless.py", include_str!("driver/vramlab_driver/weightless.py")),
 ];

@@ -13,7 +13,7 @@ use crate::run::RunSpec;
 const MOST_STEPS: u64 = 20;
 
 /// Fields that the driver takes, and those that change no memory of it.
-const TAKEN: [&str; 14] = [
+const TAKEN: [&str; 20] = [
     "batch",
     "steps",
     "sequence",
@@ -28,6 +28,12 @@ const TAKEN: [&str; 14] = [
     "head",
     "choices",
     "keep",
+    "load-in-4bit",
+    "load-in-8bit",
+    "lora",
+    "lora-target",
+    "lora-dropout",
+    "freeze",
 ];
 const WITHOUT_EFFECT: [&str; 3] = ["lr", "seed", "data"];
 
@@ -71,7 +77,18 @@ pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
         "head": text("head"),
         "choices": fields.get("choices"),
         "keep": text("keep"),
+        "bits": bits(spec),
+        "lora": fields.get("lora"),
+        "lora_target": text("lora-target"),
+        "lora_dropout": fields.get("lora-dropout"),
+        "freeze": text("freeze"),
     }))
+}
+
+/// The bits of the weights of linear layers, if bitsandbytes keeps them.
+fn bits(spec: &RunSpec) -> Option<u8> {
+    let flags = [(4, spec.model.load_in_4bit), (8, spec.model.load_in_8bit)];
+    flags.into_iter().find(|(_, asked)| *asked).map(|(bits, _)| bits)
 }
 
 /// Returns the variables of the environment that a run asks for.
@@ -135,6 +152,18 @@ mod tests {
         ];
         expected.into_iter().for_each(|(name, value)| assert_eq!(made[name], value, "{name}"));
         assert_eq!(environment(&said), [(ALLOC_CONF.into(), "expandable_segments:True".into())]);
+        let tuned =
+            spec(json!({ "load-in-4bit": true, "lora": 16, "lora-target": "q_proj,v_proj", "lora-dropout": 0.1 }));
+        let made = options("config.json", &tuned).unwrap();
+        let expected = [
+            ("bits", json!(4)),
+            ("lora", json!(16)),
+            ("lora_target", json!("q_proj,v_proj")),
+            ("lora_dropout", json!(0.1)),
+        ];
+        expected.into_iter().for_each(|(name, value)| assert_eq!(made[name], value, "{name}"));
+        let made = options("config.json", &spec(json!({ "load-in-8bit": true, "freeze": "*,!head" }))).unwrap();
+        assert_eq!((&made["bits"], &made["freeze"]), (&json!(8), &json!("*,!head")));
         let plain = options("config.json", &RunSpec::default()).unwrap();
         assert_eq!((plain["batch"].as_u64(), plain["optimizer"].as_str()), (Some(1), Some("adamw")));
     }

@@ -12,7 +12,8 @@ use super::spec::RunSpec;
 const RIVALS: [(&str, &str); 3] = [("model", "model-file"), ("load", "resume"), ("batch", "batches")];
 
 /// Fields that cannot be combined.
-const EXCLUSIVE: [(&str, &str); 15] = [
+const EXCLUSIVE: [(&str, &str); 16] = [
+    ("load-in-4bit", "load-in-8bit"),
     ("lora", "freeze"),
     ("lora", "adversary"),
     ("lora", "channels-last"),
@@ -292,7 +293,7 @@ mod tests {
             r#"{
             "model": "gpt", "adversary": "discriminator.pt2", "layers": 2, "width": 64, "heads": 2, "sequence": 8, "vocabulary": 24, "features": 1, "image": 32, "classes": 5,
             "dropout": 0.5, "attention": "eager", "checkpoint": "1,3", "head": "causal-lm", "choices": 2, "transformers": "4.51",
-            "keep": "loss", "attention-mask": "padded", "built-on-device": true, "loop": "trainer", "loss": "mean", "tied": true, "keep-intermediate": true,
+            "keep": "loss", "attention-mask": "padded", "built-on-device": true, "load-in-4bit": true, "load-in-8bit": true, "loop": "trainer", "loss": "mean", "tied": true, "keep-intermediate": true,
             "batches": "2,1", "lengths": "8,4", "eval-every": 2, "eval-batch": 4, "eval-steps": 3, "eval-keep": "logits", "ema": "model", "hold": "inputs,loss", "channels-last": true, "steps": 3, "data": "digits", "optimizer": "adamw", "optimizer-impl": "fused", "freeze": "embed,!head", "lora": 16, "lora-target": "q_proj,v_proj", "lora-dropout": 0.25, "lr": 0.1, "weight-decay": 0.0,
             "nesterov": true, "amsgrad": true, "maximize": true, "capturable": true, "precision": "autocast-bf16", "accumulate": 2,
             "zero-grad": "zero", "schedule": "input,forward", "clip-grad-norm": 1.0, "seed": 7, "like": "torch-2.8", "cudnn-workspace": 0,

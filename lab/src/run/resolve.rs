@@ -33,6 +33,7 @@ const EPOCHS: usize = 20;
 /// # Errors
 /// Fields that cannot be read or combined, a file of the wrong kind, a device that is absent.
 pub fn resolve(spec: &RunSpec, backends: &'static [Entry]) -> Result<Session> {
+    check_bits(spec)?;
     spec.check()?;
     one_device(spec)?;
     let unsaid = spec.model.sequence.is_none() && spec.shape.lengths.is_some();
@@ -157,6 +158,18 @@ fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSet
     })
 }
 
+/// Refuses weights that only bitsandbytes keeps.
+fn check_bits(spec: &RunSpec) -> Result<()> {
+    let flags = [("load-in-4bit", spec.model.load_in_4bit), ("load-in-8bit", spec.model.load_in_8bit)];
+    match flags.into_iter().find(|(_, asked)| *asked) {
+        Some((flag, _)) => Err(Error::usage(
+            flag,
+            "bitsandbytes keeps these weights: your Python builds the network of a config.json, or of a model's name on the hub (vramlab predict config.json)",
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Returns the adapters that are trained instead of the network.
 fn lora(spec: &RunSpec, network: &Network) -> Result<Option<Lora>> {
     let TrainingSpec { lora: Some(rank), lora_target, lora_dropout, .. } = &spec.training else { return Ok(None) };
@@ -179,7 +192,9 @@ fn lora(spec: &RunSpec, network: &Network) -> Result<Option<Lora>> {
     if let Some((with, _)) = others.into_iter().find(|(_, asked)| *asked) {
         return Err(Error::usage(
             "lora",
-            format!("what PEFT's adapters take with {with} is not recorded; leave it out, or rehearse the script"),
+            format!(
+                "vramlab does not support adapters with {with}; leave it out, or rehearse the script (vramlab predict train.py)"
+            ),
         ));
     }
     Ok(Some(Lora { rank: at_least_1("lora", *rank)?, target, dropout }))

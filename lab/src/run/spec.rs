@@ -94,6 +94,12 @@ pub struct ModelSpec {
     pub attention_mask: Option<AttentionMask>,
     /// True if the network is made on the device, not in main memory.
     pub built_on_device: bool,
+    /// True if linear layers have weights of 4 bits, by bitsandbytes.
+    #[serde(rename = "load-in-4bit")]
+    pub load_in_4bit: bool,
+    /// True if they have weights of 8 bits.
+    #[serde(rename = "load-in-8bit")]
+    pub load_in_8bit: bool,
     /// The loss of a `.pt2`'s network, if it is not the network's own scalar.
     pub loss: Option<LossName>,
     /// The training loop.

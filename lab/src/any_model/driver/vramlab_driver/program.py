@@ -53,8 +53,7 @@ def loop(move, options):
     autocast = precision(options["precision"])[1] if options["precision"] else None
     scaled = autocast == "float16"
     lines = ['model = build().to("cuda").train()']
-    if options["checkpoint"]:
-        lines.append(options["checkpoint"])
+    lines += options["checkpoint"]
     lines.append("optimizer = %s((p for p in model.parameters() if p.requires_grad), %s%s)" % (kind, arguments, form))
     if scaled:
         lines.append('scaler = torch.amp.GradScaler("cuda")')

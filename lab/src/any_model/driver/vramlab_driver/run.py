@@ -5,6 +5,7 @@ answers and runs the program. The last line of standard output, or the file `mod
 
 import importlib
 import json
+import logging
 import os
 import sys
 import warnings
@@ -13,7 +14,7 @@ from . import names, program
 from .plan import Refused
 
 FIELDS = ("batch", "steps", "optimizer", "optimizer_impl", "precision", "accumulate", "clip", "zero_grad", "keep", "sequence", "head", "attention",
-          "choices", "checkpoint")
+          "choices", "checkpoint", "bits", "lora", "lora_target", "lora_dropout", "freeze")
 
 
 def main():
@@ -23,6 +24,7 @@ def main():
     warnings.simplefilter("ignore")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     train = request["mode"] == "train"
     try:
         plan, model = planned(request["model"], options)
@@ -48,20 +50,26 @@ def planned(word, options):
     source = names.find(word)
     module = {"transformers": "library", "diffusers": "diffusion", "timm": "vision", "torchvision": "vision", "function": "own"}[source.kind]
     plan, model = importlib.import_module("." + module, __package__).plan_of(source, options)
+    if any(options[name] for name in ("bits", "lora", "freeze")):
+        from . import tuning
+
+        model = tuning.change(plan, model, options)
     wanted = options["checkpoint"]
-    options["checkpoint"] = checkpointed(model, wanted, plan) if wanted else None
+    options["checkpoint"] = checkpointed(model, wanted, plan, options["lora"]) if wanted else []
     return plan, model
 
 
-def checkpointed(model, wanted, plan):
-    """Returns the line that recomputes blocks."""
+def checkpointed(model, wanted, plan, adapts):
+    """Returns the lines that recompute blocks."""
     if wanted != "blocks":
         raise Refused("--checkpoint %s: here only blocks" % wanted)
     for call, arguments in (("gradient_checkpointing_enable", ""), ("enable_gradient_checkpointing", ""), ("set_grad_checkpointing", "True")):
         if hasattr(model, call):
             supports = getattr(model, "supports_gradient_checkpointing", getattr(model, "_supports_gradient_checkpointing", True))
             if supports:
-                return "model.%s(%s)" % (call, arguments)
+                lines = ["model.%s(%s)" % (call, arguments)]
+                # Without this the first adapters of a frozen network have no gradient where blocks are recomputed.
+                return lines + (["model.enable_input_require_grads()"] if adapts and hasattr(model, "enable_input_require_grads") else [])
     raise Refused("--checkpoint blocks: %s does not offer it" % plan.class_name)
 
 

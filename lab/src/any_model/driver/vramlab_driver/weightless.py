@@ -16,6 +16,12 @@ FACTORIES = {
 }
 
 
+# Parameters of bitsandbytes.
+QUANTIZED = ("Params4bit", "Int8Params")
+# Arguments of theirs that say how they are quantized.
+OF_QUANTIZED = ("quant_type", "blocksize", "compress_statistics", "quant_storage", "has_fp16_weights")
+
+
 class ParametersOnMeta(torch.overrides.TorchFunctionMode):
     """Makes large tensors on `meta`, and small ones on the host."""
 
@@ -58,22 +64,36 @@ def to_card(model, device="cuda"):
         return moved[key][1]
 
     with torch.no_grad():
-        walk(model, moved, on_card)
+        walk(model, moved, on_card, device)
     return model
 
 
-def walk(module, moved, on_card):
+def quantized_on_card(parameter, device):
+    """Allocates weights of bitsandbytes: they arrive in the type that they are loaded in, are quantized, and the first form is freed."""
+    options = {name: value for name, value in parameter.__dict__.items() if name in OF_QUANTIZED}
+    arrived = torch.empty_like(parameter.data, device=device)
+    # transformers hands weights of 8 bits over from the host.
+    source = torch.empty_like(arrived, device="cpu") if type(parameter).__name__ == "Int8Params" else arrived
+    return type(parameter)(source, requires_grad=False, **options).to(device)
+
+
+def parameter_on_card(parameter, on_card):
+    made = torch.nn.Parameter(on_card(parameter), requires_grad=parameter.requires_grad)
+    made.__dict__.update(parameter.__dict__)
+    return made
+
+
+def walk(module, moved, on_card, device):
     for child in module.children():
-        walk(child, moved, on_card)
+        walk(child, moved, on_card, device)
     for name, parameter in module._parameters.items():
         # A module that several others share was moved before.
         if parameter is None or parameter.is_cuda:
             continue
         key = ("parameter", id(parameter))
         if key not in moved:
-            made = torch.nn.Parameter(on_card(parameter), requires_grad=parameter.requires_grad)
-            made.__dict__.update(parameter.__dict__)
-            moved[key] = (parameter, made)
+            quantized = type(parameter).__name__ in QUANTIZED
+            moved[key] = (parameter, quantized_on_card(parameter, device) if quantized else parameter_on_card(parameter, on_card))
         module._parameters[name] = moved[key][1]
     for name, buffer in module._buffers.items():
         if buffer is not None and not buffer.is_cuda:
