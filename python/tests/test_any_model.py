@@ -81,6 +81,11 @@ class Tuning(unittest.TestCase):
             tuning.adapters(self.plan(), {**OPTIONS, "lora": 8})
         self.assertEqual((str(caught.exception), caught.exception.instead), ("--lora: this Python has no peft", "pip install peft"))
 
+    def test_layers_that_can_be_adapted_are_proposed(self) -> None:
+        linear = type("Linear", (), {})
+        modules = [("blocks.0.qkv", linear()), ("blocks.1.qkv", linear()), ("head", linear()), ("norm", object())]
+        self.assertEqual(tuning.layers(types.SimpleNamespace(named_modules=lambda: modules)), ["qkv", "head"])
+
     def test_few_bits_are_only_for_transformers_and_prepared_for_adapters(self) -> None:
         with mock.patch.object(tuning, "needs"):
             _, lines = tuning.bits(self.plan(), {**OPTIONS, "bits": 4, "lora": 8})

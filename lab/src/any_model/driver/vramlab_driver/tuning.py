@@ -31,13 +31,27 @@ def change(plan, model, options):
         plan.imports = sorted({*plan.imports, *imports})
         before = plan.build.pop()[len("return "):]
         plan.build += ([] if before == "model" else ["model = " + before]) + lines + ["return model"]
-        model = applied(model, imports, lines)
+        try:
+            model = applied(model, imports, lines)
+        except ValueError as error:
+            if not options["lora"]:
+                raise
+            said = " ".join(str(error).split()).split(". ")[0]
+            raise Refused("--lora: PEFT cannot adapt %s: %s" % (plan.class_name, said), "--lora-target %s" % ",".join(layers(model))) from error
     trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     if not trained:
         raise Refused("--freeze %s leaves no parameter to train" % options["freeze"])
     plan.parameters = sum({id(parameter): parameter.numel() for parameter in model.parameters()}.values())
     plan.notes.append(f"{trained:,} of {max(all_of_it, trained):,} parameters are trained")
     return model
+
+
+def layers(model):
+    """The ends of the names of a network's linear layers, the most frequent first."""
+    import collections
+
+    ends = collections.Counter(name.split(".")[-1] for name, module in model.named_modules() if type(module).__name__ == "Linear")
+    return [end for end, _ in ends.most_common(4)] or ["NAMES"]
 
 
 def applied(model, imports, lines):
