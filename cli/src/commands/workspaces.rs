@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lab::python::{Python, of_process};
 use lab::run::{KnowsWorkspaces, WorkspaceTable, built_in_workspaces};
@@ -26,8 +26,8 @@ pub(crate) struct Workspaces<'a> {
     /// The release of PyTorch that is installed for the Python that would be used.
     torch: Option<String>,
     ui: &'a Ui,
-    /// Why nobody answered, once somebody was asked.
-    failed: Mutex<bool>,
+    /// True once somebody was asked and did not answer.
+    failed: AtomicBool,
 }
 
 impl<'a> Workspaces<'a> {
@@ -35,7 +35,7 @@ impl<'a> Workspaces<'a> {
     pub(crate) fn new(asks: AskCudnn, named: Option<&'a Path>, ui: &'a Ui) -> Self {
         let python = Python::find(named, &of_process).ok().flatten();
         let torch = python.and_then(|python| python.version_of("torch"));
-        Self { asks, named, torch, ui, failed: Mutex::new(false) }
+        Self { asks, named, torch, ui, failed: AtomicBool::new(false) }
     }
 
     /// The file of what this PyTorch's cuDNN answered for a compute capability; `None` without a PyTorch or a folder for such files.
@@ -91,9 +91,7 @@ impl KnowsWorkspaces for Workspaces<'_> {
         match self.asks {
             AskCudnn::None => false,
             AskCudnn::Ask => may,
-            AskCudnn::Auto => {
-                may && decides && self.torch.is_some() && !*self.failed.lock().unwrap_or_else(PoisonError::into_inner)
-            }
+            AskCudnn::Auto => may && decides && self.torch.is_some() && !self.failed.load(Ordering::Relaxed),
         }
     }
 
@@ -106,7 +104,7 @@ impl KnowsWorkspaces for Workspaces<'_> {
             Ok(answers) => Ok(Some(self.keep(sm, answers))),
             Err(error) if self.asks == AskCudnn::Ask || matches!(error, lab::Error::Interrupted) => Err(error),
             Err(error) => {
-                *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+                self.failed.store(true, Ordering::Relaxed);
                 self.ui.tell(format!("cuDNN was not asked: {error}"));
                 Ok(None)
             }

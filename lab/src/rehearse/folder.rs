@@ -28,6 +28,19 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'boot.py'), e
 /// Maximum number of events that PyTorch keeps for a snapshot.
 const ENTRIES: u64 = 1_000_000;
 
+/// Refuses a folder whose path the system's loader cannot take: it splits its lists of files at some characters.
+///
+/// # Errors
+/// [`Error::Usage`] naming `TMPDIR`.
+pub(super) fn check_path(folder: &Path) -> Result<()> {
+    let path = folder.to_str().unwrap_or_default();
+    if path.is_empty() || path.contains([' ', ':', ';', '\t', '\n']) {
+        let problem = format!("{} has characters that the system's loader cannot take", folder.display());
+        return Err(Error::usage("TMPDIR", problem));
+    }
+    Ok(())
+}
+
 /// Links the library into a folder, under its own name, which is returned, and under those of the driver and of NVML.
 pub(super) fn link_library(library: &Path, folder: &Path) -> std::io::Result<PathBuf> {
     let own = folder.join(NAME);
@@ -54,12 +67,7 @@ impl Folder {
         };
         let root = tempfile::Builder::new().prefix("vramlab-rehearsal-").tempdir_in(&place).map_err(cannot)?;
         let folder = Self { root };
-        let path = folder.path().to_str().unwrap_or_default();
-        // The loader splits its lists of files at these characters.
-        if path.is_empty() || path.contains([' ', ':', ';', '\t', '\n']) {
-            let problem = format!("{} has characters that the system's loader cannot take", folder.path().display());
-            return Err(Error::usage("TMPDIR", problem));
-        }
+        check_path(folder.path())?;
         folder.fill(library, request).map_err(cannot)?;
         Ok(folder)
     }

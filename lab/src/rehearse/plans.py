@@ -1,6 +1,6 @@
 """Asks the cuDNN of this Python's PyTorch for the workspaces of convolutions, under the library that stands for a card.
 
-Reads `{"cases": [[number, …], …]}` from its input, each as `WorkspaceTable` in `lab/src/run/workspaces.rs` has it. Writes a line of JSON: either
+Reads `{"cases": [[number, …], …]}` from its input, each as `WorkspaceTable` in `lab/src/run/workspaces/table.rs` has it. Writes a line of JSON: either
 `{"cudnn": version, "rows": [[forward, input gradient, weight gradient, mask], …]}`, where the mask has a bit for each that a card may change, or
 `{"refused": reason}`."""
 

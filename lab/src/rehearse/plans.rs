@@ -10,7 +10,7 @@ use memcore::profile::ConvolutionCase;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::folder::link_library;
+use super::folder::{check_path, link_library};
 use super::library;
 use super::request::RequestedCard;
 use crate::run::{NamedWorkspaces, WorkspaceTable, case_numbers, range_bytes};
@@ -35,7 +35,7 @@ enum Told {
 /// Asks for the workspaces of convolutions on a card. `python`: the interpreter that has PyTorch.
 ///
 /// # Errors
-/// [`Error::Usage`] without the library for rehearsals; [`Error::Host`] if Python cannot be started, or cannot answer, with its reason.
+/// [`Error::Usage`] without the library for rehearsals, or with a `TMPDIR` that the loader cannot take; [`Error::Host`] if Python cannot be started, or cannot answer, with its reason.
 pub fn ask_cudnn(python: &Path, card: &RequestedCard, cases: &[ConvolutionCase]) -> Result<WorkspaceTable> {
     let asked: Vec<_> = cases.iter().filter_map(|case| Some((case, case_numbers(case)?))).collect();
     let numbers: Vec<_> = asked.iter().map(|(_, numbers)| numbers).collect();
@@ -62,6 +62,7 @@ pub fn ask_cudnn(python: &Path, card: &RequestedCard, cases: &[ConvolutionCase])
 fn answer(python: &Path, card: &RequestedCard, input: &str) -> Result<String> {
     let cannot = |error: std::io::Error| Error::host(python.display().to_string(), error.to_string());
     let folder = tempfile::Builder::new().prefix("vramlab-cudnn-").tempdir().map_err(cannot)?;
+    check_path(folder.path())?;
     let library = link_library(&library::find()?, folder.path()).map_err(cannot)?;
     let (major, minor) = card.capability;
     let multiprocessors = card.multiprocessors.map(|count| count.to_string()).unwrap_or_default();
