@@ -86,6 +86,11 @@ impl Training<'_> {
             Some(Told::Chosen(chosen)) => Ok(answer(*chosen, found, spec)?),
             Some(Told::Refused(refusal)) => Err(Failure::usage(refusal.in_words())),
             None => {
+                if let Some(without) = found.without_torch() {
+                    let word = command::quoted(self.word);
+                    let again = |python: &str, _: &str| format!("vramlab predict {word} --python {python}");
+                    return Err(Failure::usage(without.sentence(again)));
+                }
                 let problem = found.result.exception.as_ref().or(found.result.problems.first());
                 let why = problem.cloned().unwrap_or_else(|| "it gave no answer".into());
                 Err(Error::host(format!("{} in {}", self.word, self.python.display()), why).into())

@@ -2,10 +2,11 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -78,12 +79,11 @@ fn landlock_refuses_it_too_and_the_command_says_what_it_does_not_know() {
     assert_eq!(answer["inexact"], serde_json::json!([]), "it changes no size");
 }
 
-/// Makes all attacks of the second list, as root or as another user, with descriptors open since before. Checks that nothing changed, and
-/// returns the answer and what was printed; `None` where this way does not work.
-fn attacked_further(way: &str, user: Option<u32>) -> Option<(Value, String)> {
-    const ATTACKS: &str = "more_attacks.py";
+/// Makes all attacks of another list, as root or as another user, with descriptors open since before. Checks that nothing changed and that
+/// nothing was reached outside, and returns the answer and what was printed; `None` where this way does not work.
+fn attacked_further(attacks: &str, way: &str, user: Option<u32>) -> Option<(Value, String)> {
     let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let project = project_for(root.path(), ATTACKS);
+    let project = project_for(root.path(), attacks);
     for file in ["written", "read"] {
         fs::write(project.join(file), "before").unwrap();
     }
@@ -92,14 +92,59 @@ fn attacked_further(way: &str, user: Option<u32>) -> Option<(Value, String)> {
     command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_vramlab"), "rehearse", "--no-values"]);
     command.current_dir(&project).env("PYTHONPATH", FOLDER).env("PYTHONDONTWRITEBYTECODE", "1");
     command.env("PARENT", std::process::id().to_string());
+    let mut outsiders = Outsiders::start(&project, user);
+    command.env("OUTSIDE", outsiders.names());
     if let Some(user) = user {
         for path in [root.path(), outside.path()] {
-            Command::new("chown").arg("-R").arg(user.to_string()).arg(path).status().unwrap();
+            Command::new("chown").arg("-R").arg(format!("{user}:{user}")).arg(path).status().unwrap();
         }
         chown(root.path(), Some(user), Some(user)).unwrap();
         command.uid(user).gid(user).env("HOME", "/nonexistent");
     }
-    unharmed(command, ATTACKS, Some(way), root.path(), outside.path())
+    let found = unharmed(command, attacks, Some(way), root.path(), outside.path());
+    if let Some((_, text)) = &found {
+        assert!(!text.contains("HARM"), "{text}");
+        assert_eq!(outsiders.ended(), 0, "{text}");
+    }
+    found
+}
+
+/// Processes outside of a run, which nothing in it must reach or end.
+struct Outsiders(Vec<Child>);
+
+impl Outsiders {
+    /// Starts one of the user's; for root also one of nobody's, and one of root's without rights.
+    fn start(folder: &Path, user: Option<u32>) -> Self {
+        let kinds: &[&str] = if user.is_some() { &["user"] } else { &["user", "nobody", "without-rights"] };
+        let start = |kind: &&str| {
+            let mut command = Command::new("python3");
+            command.arg(Path::new(FOLDER).join("outsider.py")).arg(kind).current_dir(folder).process_group(0);
+            if let Some(user) = user {
+                command.uid(user).gid(user);
+            }
+            let mut child = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
+            child.stdout.take().unwrap().read_exact(&mut [0; 5]).unwrap();
+            child
+        };
+        Self(kinds.iter().map(start).collect())
+    }
+
+    fn names(&self) -> String {
+        self.0.iter().map(|child| child.id().to_string()).collect::<Vec<_>>().join(",")
+    }
+
+    fn ended(&mut self) -> usize {
+        self.0.iter_mut().filter_map(|child| child.try_wait().unwrap()).count()
+    }
+}
+
+impl Drop for Outsiders {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ended = child.kill();
+            child.wait().unwrap();
+        }
+    }
 }
 
 /// A user who is not root.
@@ -108,7 +153,7 @@ const NOBODY: u32 = 65534;
 #[test]
 fn no_further_attack_changes_a_file_in_a_namespace() {
     for user in [None, Some(NOBODY)].into_iter().filter(|user| user.is_none() || is_root()) {
-        let Some((answer, text)) = attacked_further("namespace", user) else { continue };
+        let Some((answer, text)) = attacked_further("more_attacks.py", "namespace", user) else { continue };
         assert_eq!(answer["script_exit"], 0, "{user:?}: {text}");
     }
 }
@@ -116,7 +161,7 @@ fn no_further_attack_changes_a_file_in_a_namespace() {
 #[test]
 fn no_further_attack_changes_a_file_behind_a_filter() {
     for user in [None, Some(NOBODY)].into_iter().filter(|user| user.is_none() || is_root()) {
-        let Some((answer, text)) = attacked_further("filter", user) else { continue };
+        let Some((answer, text)) = attacked_further("more_attacks.py", "filter", user) else { continue };
         let refused = answer["refused"].to_string();
         assert!(refused.contains("/mem"), "processes outside of the run: {refused} {text}");
         for seen in [
@@ -126,6 +171,22 @@ fn no_further_attack_changes_a_file_behind_a_filter() {
             "a_database_in_every_mode",
         ] {
             assert!(!text.contains(&format!("'{seen}'")), "{user:?} {seen}: {text}");
+        }
+    }
+}
+
+#[test]
+fn no_attack_on_the_protection_changes_a_file_or_reaches_a_process_outside() {
+    for (way, user) in [("namespace", None), ("namespace", Some(NOBODY)), ("filter", None), ("filter", Some(NOBODY))] {
+        if user.is_some() && !is_root() {
+            continue;
+        }
+        let Some((answer, text)) = attacked_further("system_attacks.py", way, user) else { continue };
+        let refused = answer["refused"].to_string();
+        assert!(refused.contains("signal 9 to process"), "{way} {user:?}: {refused} {text}");
+        assert!(!text.contains("'signals_to_processes_outside'"), "its own processes end as before: {text}");
+        if way == "namespace" {
+            assert_eq!(answer["script_exit"], 0, "{user:?}: {text}");
         }
     }
 }

@@ -31,6 +31,46 @@ fn the_dashes_before_the_command_may_be_left_out() {
 }
 
 #[test]
+fn a_python_without_pytorch_is_named_and_a_command_with_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let site = folder.path().join(".venv/lib/python3.11/site-packages");
+    fs::create_dir_all(folder.path().join(".venv/bin")).unwrap();
+    fs::write(at(".venv/bin/python"), "").unwrap();
+    fs::write(at(".venv/pyvenv.cfg"), "").unwrap();
+    fs::write(at("train.py"), "import torch").unwrap();
+    let run = |words: &[&str]| {
+        let mut command = common::vramlab();
+        command
+            .current_dir(folder.path())
+            .env_remove("PYTHONPATH")
+            .env_remove("VIRTUAL_ENV")
+            .env_remove("CONDA_PREFIX");
+        // Packages of this machine are none of the test's.
+        command.env("PATH", "/usr/bin:/bin").env("HOME", folder.path()).env("PYTHONNOUSERSITE", "1");
+        let output = command.args(["rehearse", "--gpu", "rtx4090", "--"]).args(words).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, text) = run(&["/bin/sh", "-c", "exec python3 -s train.py"]);
+    if text.contains("python3: not found") || !text.contains("No module named 'torch'") {
+        eprintln!("not tested: {text}");
+        return;
+    }
+    assert_eq!(code, Some(3), "{text}");
+    assert!(text.contains("python3 has no PyTorch, and no other Python was found that has"), "{text}");
+    assert!(
+        text.contains(".venv/bin/python -m pip install torch && PATH=$PWD/.venv/bin:$PATH vramlab rehearse"),
+        "{text}"
+    );
+    assert!(!text.contains("no Python of the command"), "{text}");
+    fs::create_dir_all(site.join("torch-2.11.0.dist-info")).unwrap();
+    let (_, text) = run(&["python3", "train.py", "--lr", "1"]);
+    let python = folder.path().canonicalize().unwrap().join(".venv/bin/python").display().to_string();
+    let works = format!("{python} has: vramlab rehearse --gpu rtx4090 -- {python} train.py --lr 1");
+    assert!(text.contains(&works), "{works}: {text}");
+}
+
+#[test]
 fn before_the_first_step_it_says_what_happens() {
     let ran = rehearse(&[], &["sleep=2", "steps=3"]);
     assert!(ran.stderr.contains("PyTorch is there: step 1 is next"), "{}", ran.stderr);

@@ -92,8 +92,6 @@ const IN_ENVIRONMENT: [&str; 3] = ["bin/python", "Scripts/python.exe", "python.e
 /// # Errors
 /// [`Error::Usage`] for a name that does not lead to an interpreter, and if none is found.
 pub fn interpreter(named: Option<&Path>, variable: Variable<'_>) -> Result<PathBuf> {
-    let of_environment =
-        |folder: PathBuf| IN_ENVIRONMENT.iter().map(|name| folder.join(name)).find(|program| program.is_file());
     if let Some(path) = named {
         let found = match path.to_str() {
             _ if path.is_dir() => of_environment(path.to_path_buf()),
@@ -110,6 +108,55 @@ pub fn interpreter(named: Option<&Path>, variable: Variable<'_>) -> Result<PathB
         let problem = "none was found: neither VIRTUAL_ENV, CONDA_PREFIX nor python3 on PATH has one";
         Error::usage("python", problem)
     })
+}
+
+/// Environments in the folder of a project, and Pythons and environments in a home folder; those behind a slash are all below it.
+const OF_PROJECTS: [&str; 4] = [".venv", "venv", "env", ".env"];
+const OF_HOMES: [&str; 14] = [
+    ".venv",
+    "venv",
+    "miniconda3",
+    "miniconda3/envs/",
+    "anaconda3",
+    "anaconda3/envs/",
+    "miniforge3",
+    "miniforge3/envs/",
+    "mambaforge",
+    "mambaforge/envs/",
+    ".conda/envs/",
+    ".virtualenvs/",
+    ".pyenv/versions/",
+    ".local/share/uv/python/",
+];
+
+/// Returns an interpreter that has a package: of an activated environment, of one in the working folder or a folder around it, of `PATH`, or
+/// of the usual places in the home folder, the first one.
+pub fn with_package(package: &str, working: &Path, variable: Variable<'_>) -> Option<PathBuf> {
+    let activated = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(variable).map(PathBuf::from);
+    let around = working.ancestors().flat_map(|folder| OF_PROJECTS.map(|name| folder.join(name)));
+    let home = variable("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    let homes = home.iter().flat_map(|home| OF_HOMES.map(|name| home.join(name)));
+    let below = |folder: PathBuf| match folder.to_str().is_some_and(|path| path.ends_with('/')) {
+        true => names(&folder).into_iter().map(|name| folder.join(name)).collect(),
+        false => vec![folder],
+    };
+    let path = variable("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).flat_map(|folder| ["python3", "python"].map(|name| folder.join(name)));
+    let programs = activated
+        .chain(around)
+        .filter_map(of_environment)
+        .chain(on_path.filter(|program| program.is_file()))
+        .chain(homes.flat_map(below).filter_map(of_environment));
+    let has_it = |program: &PathBuf| {
+        let place = Place::of(program, variable);
+        place.is_some_and(|place| place.python(Origin::Path, variable).version_of(package).is_some())
+    };
+    programs.into_iter().find(has_it)
+}
+
+/// Returns the interpreter of an environment; `None` if the folder is none.
+fn of_environment(folder: PathBuf) -> Option<PathBuf> {
+    IN_ENVIRONMENT.iter().map(|name| folder.join(name)).find(|program| program.is_file())
 }
 
 /// Place of an interpreter.
@@ -306,6 +353,29 @@ mod tests {
         {
             assert!(wrong.unwrap_err().to_string().starts_with("python: "));
         }
+    }
+
+    #[test]
+    fn a_python_with_a_package_is_found_where_people_have_them() {
+        let mut machine = Machine::new();
+        machine.file("bin/python3", "");
+        machine.set("PATH", "bin");
+        machine.set("HOME", "home");
+        let found = |machine: &Machine| {
+            let variable = |name: &str| machine.variables.get(name).cloned();
+            with_package("torch", &machine.path("home/project/src"), &variable)
+        };
+        assert_eq!(found(&machine), None);
+        machine.file("home/miniconda3/envs/other/bin/python", "");
+        machine.file("home/miniconda3/envs/train/bin/python", "");
+        machine.install("home/miniconda3/envs/train/lib/python3.12/site-packages", "torch-2.11.0+cu130");
+        assert_eq!(found(&machine), Some(machine.path("home/miniconda3/envs/train/bin/python")));
+        machine.file("home/project/.venv/bin/python", "");
+        machine.file("home/project/.venv/pyvenv.cfg", "");
+        assert_eq!(found(&machine), Some(machine.path("home/miniconda3/envs/train/bin/python")), "it has none");
+        machine.install("home/project/.venv/lib/python3.12/site-packages", "torch-2.11.0");
+        assert_eq!(found(&machine), Some(machine.path("home/project/.venv/bin/python")));
+        machine.install("home/project/.venv/lib/python3.12/site-packages", "torchvision-0.26.0");
     }
 
     #[test]

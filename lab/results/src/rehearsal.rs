@@ -67,10 +67,12 @@ pub struct RehearsalResult {
     /// What really changed in the working folder, in folders that the command names, and at the withheld paths, with what happened to it.
     #[serde(default)]
     pub changed: Vec<String>,
-    /// Paths that processes tried to change past the library's copies: the system refused it, as for a read-only file system.
+    /// Paths that processes tried to change past the library's copies: the system refused it, as for a read-only file system. And signals
+    /// to processes outside of the run, as `signal 9 to process 123 (python)`.
     #[serde(default)]
     pub refused: Vec<String>,
-    /// Addresses beyond this machine that processes connected to.
+    /// Addresses beyond this machine that processes connected to; and programs of this machine that are not of the run, as
+    /// `127.0.0.1:8080` or `unix:/run/docker.sock`.
     #[serde(default)]
     pub contacted: Vec<String>,
     /// How the user's files were protected.

@@ -60,18 +60,45 @@ fn changed(found: &RehearsalResult) -> Option<Section> {
 }
 
 fn refused(found: &RehearsalResult) -> Option<Section> {
-    let names = (!found.refused.is_empty()).then(|| first(&found.refused))?;
-    Some(Section::Note(format!("Refused, because no copy could be made: changes of {names}.")))
+    let (aims, paths): (Vec<String>, Vec<String>) = found.refused.iter().cloned().partition(|one| is_aim(one));
+    let changes = (!paths.is_empty()).then(|| format!("because no copy could be made: changes of {}", first(&paths)));
+    let aims = (!aims.is_empty()).then(|| format!("because it leaves the run: {}", first(&aims)));
+    let all: Vec<String> = [changes, aims].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| Section::Note(format!("Refused, {}.", all.join("; "))))
+}
+
+/// True for what a script aimed at processes outside of the run. Paths begin with a slash.
+fn is_aim(refused: &str) -> bool {
+    refused.starts_with("signal ") || refused.starts_with("limits of ")
 }
 
 fn contacted(found: &RehearsalResult) -> Option<Section> {
     let names = (!found.contacted.is_empty()).then(|| first(&found.contacted))?;
-    Some(Section::Note(format!("Contacted beyond this machine: {names}.")))
+    Some(Section::Note(format!("Contacted outside of the run: {names}.")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_signal_is_no_change_of_a_file() {
+        let said = |names: &[&str]| {
+            let refused = names.iter().map(|name| name.to_string()).collect();
+            match super::refused(&RehearsalResult { refused, ..RehearsalResult::default() }) {
+                Some(Section::Note(text)) => text,
+                other => format!("{other:?}"),
+            }
+        };
+        let (path, signal) = ("/home/me/model.pt", "signal 9 to process 7 (python)");
+        assert_eq!(said(&[path]), "Refused, because no copy could be made: changes of /home/me/model.pt.");
+        assert_eq!(said(&[signal]), "Refused, because it leaves the run: signal 9 to process 7 (python).");
+        assert_eq!(
+            said(&[path, signal]),
+            "Refused, because no copy could be made: changes of /home/me/model.pt; because it leaves the run: signal 9 to process 7 (python)."
+        );
+        assert_eq!(said(&[]), "None");
+    }
 
     #[test]
     fn what_helps_is_of_what_was_asked() {

@@ -276,6 +276,12 @@ pub(super) fn faults(folder: &Folder) -> Vec<String> {
     files(folder, contract::FAULT).into_iter().filter_map(|(.., path)| text(path)).collect()
 }
 
+/// Returns the path of a Python that looked for PyTorch and has none.
+pub(super) fn without_torch(folder: &Folder) -> Option<String> {
+    let text = |path: PathBuf| Some(String::from_utf8_lossy(&bytes(&path)?).into_owned());
+    files(folder, contract::NO_TORCH).into_iter().filter_map(|(.., path)| text(path)).find(|path| !path.is_empty())
+}
+
 /// Reads the script's requests that a rehearsal cannot fulfil.
 pub(super) fn problems(folder: &Folder) -> BTreeSet<String> {
     let text = |path: PathBuf| Some(String::from_utf8_lossy(&bytes(&path)?).into_owned());

@@ -11,6 +11,7 @@ use super::answers::{self, Answer, Place};
 use super::categories::Told;
 use super::contract;
 use super::folder::Folder;
+use super::no_torch::{self, NoTorch};
 use super::open::Caches;
 use super::places::{within, working_folder};
 use super::plain::open_plain;
@@ -71,6 +72,11 @@ impl Process {
 }
 
 impl Rehearsed {
+    /// Returns a Python that looked for PyTorch and has none, if none of the run has it.
+    pub fn without_torch(&self) -> Option<NoTorch> {
+        self.result.torch.is_none().then(|| NoTorch::of(&self.folder)).flatten()
+    }
+
     /// Returns the paths of PyTorch's snapshots, each with its rank.
     pub fn snapshots(&self) -> impl ExactSizeIterator<Item = (u64, &Path)> {
         self.processes.iter().map(|process| (process.rank, process.path.as_path()))
@@ -116,7 +122,7 @@ pub(super) fn collect(request: &Request, folder: Folder, caches: &Caches, ran: R
     let mut problems = if followed.ending == Ending::Interrupted && answers.is_empty() {
         answers::faults(&folder)
     } else {
-        problems(&folder, &answers, &started)
+        problems(&folder, request, &answers, &started)
     };
     let asked = answers::sentences(&folder, contract::ASKED);
     if !asked.is_empty() {
@@ -127,7 +133,8 @@ pub(super) fn collect(request: &Request, folder: Folder, caches: &Caches, ran: R
     for answer in &answers {
         ranks.extend(ranks_of(&folder, answer, card, &mut problems));
     }
-    let log = log::read(&folder, request.values);
+    let (room, log): (Vec<_>, Vec<_>) =
+        log::read(&folder, request.values).into_iter().partition(|one| one.event == log::NO_ROOM);
     let unknown_reads: Vec<UnknownRead> = answers.iter().flat_map(reads).collect();
     let layers = keeper.as_ref().map_or(&[][..], Keeper::layers);
     let files = outputs::collect(&folder, layers, caches, request.keep_outputs.as_deref())?;
@@ -138,7 +145,7 @@ pub(super) fn collect(request: &Request, folder: Folder, caches: &Caches, ran: R
     let is_whole = verdict::is_whole(&followed, &answers, &log);
     let inexact = if is_whole { verdict::inexact(&unknown_reads, &log, &problems, &ranks) } else { Vec::new() };
     // These change no size.
-    problems.splice(..0, folder.lacks_room(layers));
+    problems.splice(..0, folder.lacks_room(layers, room.first().map(|one| one.name.as_str())));
     problems.extend(files.problems);
     problems.extend(keeper.as_ref().and_then(|keeper| promise::warning(keeper.way())).map(String::from));
     let result = RehearsalResult {
@@ -199,17 +206,18 @@ fn stopped(ending: Ending) -> &'static str {
 }
 
 /// Returns sentences on what the rehearsal could not find out, and why.
-fn problems(folder: &Folder, answers: &[Answer], started: &[answers::Started]) -> Vec<String> {
+fn problems(folder: &Folder, request: &Request, answers: &[Answer], started: &[answers::Started]) -> Vec<String> {
     let mut found = answers::faults(folder);
     found.iter_mut().for_each(|fault| *fault = format!("a part of the rehearsal failed inside the script: {fault}"));
     found.extend(answers::problems(folder));
     found.extend(answers::unreadable(folder).iter().map(|name| format!("the answer {name} cannot be read")));
     if started.is_empty() {
-        found.push(
+        let unknown = || {
             "no Python of the command imported PyTorch under the rehearsal. Is it a shell script that clears the \
              environment, a container, or a Python started with -I, -S or -E?"
-                .into(),
-        );
+                .into()
+        };
+        found.push(no_torch::problem(folder, request).unwrap_or_else(unknown));
     } else if answers.is_empty() {
         match started.iter().find(|started| started.cuda.is_none()) {
             Some(built) => found.push(format!(

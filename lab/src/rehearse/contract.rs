@@ -17,6 +17,8 @@ pub(super) const SNAPSHOT: &str = ".pickle";
 pub(super) const PYTHON: &str = ".python";
 /// Ending of an empty file that says that a process imports PyTorch.
 pub(super) const IMPORTS: &str = ".imports";
+/// Ending of the path of a Python that looked for PyTorch and has none, as text.
+pub(super) const NO_TORCH: &str = ".no-torch";
 /// Ending of [`Started`](super::answers::Started), as JSON.
 pub(super) const STARTED: &str = ".started";
 /// Ending of an error of the rehearsal's own code, as text.

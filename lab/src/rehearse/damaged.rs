@@ -83,7 +83,7 @@ fn changed(text: &str, changes: &[Change]) -> Vec<u8> {
     bytes
 }
 
-fn request() -> Request {
+pub(super) fn request() -> Request {
     Request::new(vec!["python".into(), "train.py".into()], RequestedCard::of_bytes(24 << 30))
 }
 

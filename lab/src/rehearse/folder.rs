@@ -1,10 +1,12 @@
 //! Temporary folder of a run: links to the library, the code that Python loads, and the files that the script's processes write.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use lab_base::error::{Error, Result};
+use rustix::fs::{Mode, OFlags};
 use tempfile::TempDir;
 
 use super::contract::{self, Settings};
@@ -13,6 +15,9 @@ use super::processes::ASK;
 use super::protect::{Layer, remove_folder};
 use super::request::{LEAST_STEPS, MOST_SECONDS, MOST_STEPS, Request};
 use super::world::VARIABLES;
+
+/// Name of the folder of the answers.
+const ANSWERS: &str = "answers";
 
 /// Names under which programs look for the driver and for NVML. Links with these names exist only in this folder: a program outside
 /// of a rehearsal must never find them.
@@ -52,6 +57,8 @@ pub(super) fn link_library(library: &Path, folder: &Path) -> std::io::Result<Pat
 /// Temporary folder. It is deleted when this is dropped.
 pub(super) struct Folder {
     root: TempDir,
+    /// The folder of the answers: a script may put a link in its place.
+    told: OwnedFd,
 }
 
 impl Folder {
@@ -66,7 +73,9 @@ impl Folder {
             Error::host("the folder for temporary files", problem)
         };
         let root = tempfile::Builder::new().prefix("vramlab-rehearsal-").tempdir_in(&place).map_err(cannot)?;
-        let folder = Self { root };
+        let answers = root.path().join(ANSWERS);
+        let told = fs::create_dir(&answers).and_then(|()| Ok(OwnedFd::from(fs::File::open(&answers)?)));
+        let folder = Self { root, told: told.map_err(cannot)? };
         check_path(folder.path())?;
         folder.fill(library, request).map_err(cannot)?;
         Ok(folder)
@@ -74,7 +83,7 @@ impl Folder {
 
     fn fill(&self, library: &Path, request: &Request) -> std::io::Result<()> {
         link_library(library, self.path())?;
-        let own = [self.python(), self.answers(), self.files(), self.meeting(), self.programs(), self.layers()];
+        let own = [self.python(), self.files(), self.meeting(), self.programs(), self.layers()];
         for folder in own.into_iter().chain([self.temporary()]) {
             fs::create_dir(folder)?;
         }
@@ -103,15 +112,17 @@ impl Folder {
         fs::write(self.python().join("settings.json"), serde_json::to_string(&settings)?)
     }
 
-    /// Says that there is no room for what the run writes, if that is so; `layers` is where the script's files go.
-    pub(super) fn lacks_room(&self, layers: &[Layer]) -> Option<String> {
+    /// Says that there is no room for what the run writes, if that is so; `layers` is where the script's files go. `failed` is a path whose change
+    /// found none, though there may be some again.
+    pub(super) fn lacks_room(&self, layers: &[Layer], failed: Option<&str>) -> Option<String> {
         let places = [self.path()].into_iter().chain(layers.iter().map(|layer| layer.upper.as_path()));
-        let full = places.into_iter().any(is_full);
-        full.then(|| {
+        let is_full = places.into_iter().any(is_full);
+        (is_full || failed.is_some()).then(|| {
             let parent = self.path().parent().unwrap_or(self.path()).display();
+            let change = failed.map(|path| format!(" for a change of {path}")).unwrap_or_default();
             format!(
-                "no room was left in {parent} (TMPDIR), where what the script writes is kept during the run: it may have failed, or told \
-                 too little, because of that"
+                "no room was left in {parent} (TMPDIR){change}, where what the script writes is kept during the run: it may have failed, \
+                 or told too little, because of that"
             )
         })
     }
@@ -138,12 +149,14 @@ impl Folder {
 
     /// Returns the folder into which processes write their answers.
     pub(super) fn answers(&self) -> PathBuf {
-        self.path().join("answers")
+        self.path().join(ANSWERS)
     }
 
-    /// Returns the path of the file whose presence tells processes that all ranks are done.
-    pub(super) fn stop(&self) -> PathBuf {
-        self.answers().join(contract::STOP)
+    /// Tells processes that all ranks are done, by a file. Nothing that a script has put there is followed or replaced.
+    pub(super) fn say_stop(&self) {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        // If it cannot be made, each rank waits for its own maximum time.
+        let _waiting = rustix::fs::openat(&self.told, contract::STOP, flags, Mode::from_bits_truncate(0o600));
     }
 
     /// Returns the path of the library's log, which lists what it could not answer as a card does.
@@ -204,5 +217,23 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // The temporary folder's own removal fails where a script left folders without rights.
         remove_folder(self.path());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::damaged;
+    use super::*;
+
+    #[test]
+    fn a_link_in_place_of_the_answers_leads_nowhere() {
+        let users = tempfile::tempdir().unwrap();
+        let folder = Folder::make(Path::new("/nonexistent"), &damaged::request()).unwrap();
+        fs::rename(folder.answers(), folder.path().join("away")).unwrap();
+        symlink(users.path(), folder.answers()).unwrap();
+        folder.say_stop();
+        folder.say_stop();
+        assert_eq!(fs::read_dir(users.path()).unwrap().count(), 0, "the user's folder");
+        assert!(folder.path().join("away").join(contract::STOP).exists());
     }
 }

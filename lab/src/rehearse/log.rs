@@ -14,6 +14,9 @@ const MAX_BYTES: u64 = 64 << 20;
 /// Maximum number of different events that are kept.
 const MAX_EVENTS: usize = 2000;
 
+/// Event of a change that found no room on the disk where the run keeps what the script writes. Its name is the path.
+pub(super) const NO_ROOM: &str = "no_room";
+
 #[derive(Deserialize)]
 struct Line {
     event: String,

@@ -26,6 +26,7 @@ mod growth;
 mod library;
 mod lines;
 mod log;
+mod no_torch;
 mod open;
 mod outputs;
 mod peak;
@@ -48,6 +49,7 @@ mod world;
 
 pub use again::try_changes;
 pub use collect::Rehearsed;
+pub use no_torch::NoTorch;
 pub use plans::ask_cudnn;
 pub use points::{Points, rehearse_points};
 pub use progress::{Progress, Stage, Watch};

@@ -147,10 +147,8 @@ fn follow(
         if request.stop.time.is_some_and(|most| start.elapsed() >= most) {
             return (Some(Ending::Time), None);
         }
-        if seen.all_ranks_are_done(commands.ranks()) && !folder.stop().exists() {
-            // If the file cannot be written, each rank waits for its own maximum time.
-            // Nothing that a script has put there is followed or replaced.
-            let _waiting = std::fs::File::create_new(folder.stop());
+        if seen.all_ranks_are_done(commands.ranks()) {
+            folder.say_stop();
         }
         std::thread::sleep(PAUSE);
     }

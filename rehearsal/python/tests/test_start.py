@@ -51,6 +51,13 @@ def test_a_finder_steps_aside_for_others(settings):
     assert not finder.busy
 
 
+def test_a_python_without_pytorch_tells_its_path(settings, answers, monkeypatch):
+    finder = start.Finder({"torch": "watch.after_torch"})
+    monkeypatch.setattr(sys, "meta_path", [finder])
+    assert finder.find_spec("torch") is None
+    assert (answers / f"{os.getpid()}.no-torch").read_text() == sys.executable
+
+
 @pytest.mark.parametrize("name", ["traceback", "threading"])
 def test_a_hook_imports_its_module_when_it_is_called(name):
     from _vramlab_rehearsal.boot import hooks

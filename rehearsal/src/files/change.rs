@@ -7,6 +7,7 @@ use super::open::{failed, given};
 use super::place::{Found, Place, absolute, path_of, resolve};
 use super::protection::{Protection, protection};
 use super::real::real;
+use super::room::told;
 use super::system::{HERE, Outcome, kind, lstat, text};
 
 /// Runs a call that changes the target of a path, on the copy.
@@ -17,27 +18,30 @@ fn on_copy(
     how: Use,
     call: impl FnOnce(c_int, *const c_char) -> c_int,
 ) -> c_int {
-    let Some(protection) = protection() else { return call(folder, path) };
+    let Some(protection) = protection() else { return told(path, call(folder, path)) };
     let copy = match given(path) {
         // Without a path, or with an empty one, the call means what is open.
         Err(_) | Ok(b"") => copies::changed_open(protection, folder),
         Ok(path) => copies::changed(protection, folder, path, follow, how).map(Some),
     };
     let copy = copy.and_then(|copy| copy.map(|copy| text(&copy)).transpose());
-    match copy {
+    let result = match copy {
         Ok(None) => call(folder, path),
         Ok(Some(copy)) => call(HERE, copy.as_ptr()),
         Err(error) => failed(error, -1),
-    }
+    };
+    told(path, result)
 }
 
 /// Runs a call that makes a new entry, among the copies.
 fn as_new(folder: c_int, path: *const c_char, call: impl FnOnce(c_int, *const c_char) -> c_int) -> c_int {
-    let Some(protection) = protection() else { return call(folder, path) };
-    match given(path).and_then(|path| copies::made(protection, folder, path)).and_then(|path| text(&path)) {
+    let Some(protection) = protection() else { return told(path, call(folder, path)) };
+    let result = match given(path).and_then(|path| copies::made(protection, folder, path)).and_then(|path| text(&path))
+    {
         Ok(copy) => call(HERE, copy.as_ptr()),
         Err(error) => failed(error, -1),
-    }
+    };
+    told(path, result)
 }
 
 fn place(protection: &Protection, folder: c_int, path: *const c_char) -> Outcome<Place> {
@@ -65,15 +69,17 @@ fn moved(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: u32) -
 
 #[unsafe(no_mangle)]
 extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
-    moved((HERE, from), (HERE, to), 0)
-        .unwrap_or_else(|| real!(rename as fn(*const c_char, *const c_char) -> c_int, -1; from, to))
+    let result = moved((HERE, from), (HERE, to), 0)
+        .unwrap_or_else(|| real!(rename as fn(*const c_char, *const c_char) -> c_int, -1; from, to));
+    told(from, result)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn renameat(from_folder: c_int, from: *const c_char, to_folder: c_int, to: *const c_char) -> c_int {
-    moved((from_folder, from), (to_folder, to), 0).unwrap_or_else(|| {
+    let result = moved((from_folder, from), (to_folder, to), 0).unwrap_or_else(|| {
         real!(renameat as fn(c_int, *const c_char, c_int, *const c_char) -> c_int, -1; from_folder, from, to_folder, to)
-    })
+    });
+    told(from, result)
 }
 
 #[unsafe(no_mangle)]
@@ -84,9 +90,10 @@ extern "C" fn renameat2(
     to: *const c_char,
     flags: u32,
 ) -> c_int {
-    moved((from_folder, from), (to_folder, to), flags).unwrap_or_else(|| {
+    let result = moved((from_folder, from), (to_folder, to), flags).unwrap_or_else(|| {
         real!(renameat2 as fn(c_int, *const c_char, c_int, *const c_char, u32) -> c_int, -1; from_folder, from, to_folder, to, flags)
-    })
+    });
+    told(from, result)
 }
 
 /// Removes a file (`Some(false)`), an empty folder (`Some(true)`) or either (`None`).
@@ -116,23 +123,26 @@ fn removed(folder: c_int, path: *const c_char, as_folder: Option<bool>) -> Optio
 
 #[unsafe(no_mangle)]
 extern "C" fn unlink(path: *const c_char) -> c_int {
-    removed(HERE, path, Some(false)).unwrap_or_else(|| real!(unlink as fn(*const c_char) -> c_int, -1; path))
+    let call = || real!(unlink as fn(*const c_char) -> c_int, -1; path);
+    told(path, removed(HERE, path, Some(false)).unwrap_or_else(call))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn rmdir(path: *const c_char) -> c_int {
-    removed(HERE, path, Some(true)).unwrap_or_else(|| real!(rmdir as fn(*const c_char) -> c_int, -1; path))
+    let call = || real!(rmdir as fn(*const c_char) -> c_int, -1; path);
+    told(path, removed(HERE, path, Some(true)).unwrap_or_else(call))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn remove(path: *const c_char) -> c_int {
-    removed(HERE, path, None).unwrap_or_else(|| real!(remove as fn(*const c_char) -> c_int, -1; path))
+    let call = || real!(remove as fn(*const c_char) -> c_int, -1; path);
+    told(path, removed(HERE, path, None).unwrap_or_else(call))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn unlinkat(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
-    removed(folder, path, Some(flags & libc::AT_REMOVEDIR != 0))
-        .unwrap_or_else(|| real!(unlinkat as fn(c_int, *const c_char, c_int) -> c_int, -1; folder, path, flags))
+    let call = || real!(unlinkat as fn(c_int, *const c_char, c_int) -> c_int, -1; folder, path, flags);
+    told(path, removed(folder, path, Some(flags & libc::AT_REMOVEDIR != 0)).unwrap_or_else(call))
 }
 
 /// Makes a folder. It is empty even if an original folder of this name is not.

@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! open, change, look, folders, descriptors, start: the calls ─► copies ─► contents, place ─► protection, system
+//!           └► room
 //! ```
 //!
 //! Not seen: programs without the C library, direct system calls, functions of the C library that a program looks up by
@@ -23,5 +24,6 @@ mod open;
 mod place;
 mod protection;
 mod real;
+mod room;
 mod start;
 mod system;

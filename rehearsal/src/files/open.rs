@@ -6,6 +6,7 @@ use super::copies::{self, Use};
 use super::place::{Found, absolute, path_of, resolve};
 use super::protection::{Protection, protection};
 use super::real::{real, set_errno};
+use super::room::{told, told_of};
 use super::system::{HERE, Outcome, text};
 
 /// Returns the bytes of a caller's path.
@@ -90,12 +91,12 @@ fn with_opened(
     flags: c_int,
     call: impl FnOnce(c_int, *const c_char) -> c_int,
 ) -> c_int {
-    let Some(protection) = protection() else { return call(folder, path) };
-    match opened(protection, folder, path, flags) {
-        Ok(None) => call(folder, path),
-        Ok(Some(other)) => call(HERE, other.as_ptr()),
-        Err(error) => failed(error, -1),
-    }
+    let result = match protection().map(|protection| opened(protection, folder, path, flags)) {
+        None | Some(Ok(None)) => call(folder, path),
+        Some(Ok(Some(other))) => call(HERE, other.as_ptr()),
+        Some(Err(error)) => failed(error, -1),
+    };
+    told(path, result)
 }
 
 /// Defines functions that open. Their last argument is a mode, which counts only if a file is made. If a caller leaves it
@@ -164,12 +165,13 @@ fn flags_of(mode: *const c_char) -> c_int {
 /// Runs a call that opens a stream, with the path to open.
 fn stream(path: *const c_char, mode: *const c_char, call: impl FnOnce(*const c_char) -> *mut c_void) -> *mut c_void {
     // Without a path, the call changes the mode of a stream.
-    let Some(protection) = protection().filter(|_| !path.is_null()) else { return call(path) };
-    match opened(protection, HERE, path, flags_of(mode)) {
-        Ok(None) => call(path),
-        Ok(Some(other)) => call(other.as_ptr()),
-        Err(error) => failed(error, std::ptr::null_mut()),
-    }
+    let protection = protection().filter(|_| !path.is_null());
+    let result = match protection.map(|protection| opened(protection, HERE, path, flags_of(mode))) {
+        None | Some(Ok(None)) => call(path),
+        Some(Ok(Some(other))) => call(other.as_ptr()),
+        Some(Err(error)) => failed(error, std::ptr::null_mut()),
+    };
+    told_of(path, result)
 }
 
 /// Returns the descriptor of a stream.

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use super::protection::Protection;
-use super::system::{HERE, Outcome, kind, lstat, read_link, working_folder};
+use super::system::{HERE, Outcome, kind, lstat, names_of_open, read_link, working_folder};
 
 /// Target of a link that stands for a removed file. No program would make such a path.
 pub(super) const REMOVED: &[u8] = b"//vramlab-removed";
@@ -57,7 +57,10 @@ pub(super) fn path_of(descriptor: c_int) -> Outcome<Vec<u8>> {
     if path.first() != Some(&b'/') {
         return Err(libc::ENOTDIR);
     }
-    if let Some(length) = path.strip_suffix(b" (deleted)").map(<[u8]>::len) {
+    // A name may end like that, too.
+    if let Some(length) = path.strip_suffix(b" (deleted)").map(<[u8]>::len)
+        && names_of_open(descriptor)? == 0
+    {
         path.truncate(length);
     }
     Ok(path)

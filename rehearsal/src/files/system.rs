@@ -32,6 +32,16 @@ pub(super) fn lstat(path: &[u8]) -> Outcome<libc::stat> {
     Ok(found)
 }
 
+/// Returns how many names an open file has.
+pub(super) fn names_of_open(descriptor: c_int) -> Outcome<u64> {
+    // SAFETY: all zeros are a good `stat`.
+    let mut found: libc::stat = unsafe { std::mem::zeroed() };
+    let (path, flags) = (c"".as_ptr(), libc::AT_EMPTY_PATH);
+    // SAFETY: the path ends with a zero, and there is room for the answer.
+    call(unsafe { libc::syscall(libc::SYS_newfstatat, descriptor, path, &raw mut found, flags) })?;
+    Ok(found.st_nlink)
+}
+
 /// Returns when a plain file, a folder or a link was made, or else last changed, in seconds and nanoseconds.
 pub(super) fn born(path: &[u8]) -> Outcome<(i64, i64)> {
     let path = text(path)?;

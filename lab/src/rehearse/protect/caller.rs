@@ -1,10 +1,9 @@
-//! The process that waits for the answer to a system call: its memory, its paths.
+//! The process that waits for the answer to a system call: its memory, the paths that it names.
 
-use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
+use super::lookup::Named;
 use super::system::checked;
 
 /// A thread that made a system call.
@@ -19,6 +18,11 @@ const PIECE: u64 = 256;
 impl Caller {
     pub(super) fn of(thread: u32) -> Self {
         Self { thread }
+    }
+
+    /// Returns its number.
+    pub(super) fn thread(self) -> u32 {
+        self.thread
     }
 
     /// Reads its memory.
@@ -52,28 +56,33 @@ impl Caller {
         Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG))
     }
 
-    /// Returns a path by which this process reaches the file that the caller names, from the caller's root, working folder or open
-    /// folder.
-    pub(super) fn path(self, folder: u64, address: u64) -> io::Result<PathBuf> {
-        let path = self.meant(self.text(address)?);
+    /// Returns the path at this address, followed from the caller's root, working folder or open folder.
+    ///
+    /// # Errors
+    /// That nothing can be read there, that the path is too long, and `ENOENT` if it is empty.
+    pub(super) fn path(self, folder: u64, address: u64) -> io::Result<Named> {
+        let path = self.text(address)?;
         if path.is_empty() {
             return Err(io::Error::from_raw_os_error(libc::ENOENT));
         }
-        Ok(self.from(folder as i32, path))
+        Ok(Named::of(self.thread, self.place(folder), &path))
     }
 
-    /// Returns the path of the caller's path, from its root, working folder or open folder.
-    fn from(self, folder: i32, path: Vec<u8>) -> PathBuf {
-        let base = match folder {
-            _ if path.starts_with(b"/") => format!("/proc/{}/root", self.thread),
-            libc::AT_FDCWD => format!("/proc/{}/cwd/", self.thread),
-            _ => format!("/proc/{}/fd/{folder}/", self.thread),
-        };
-        PathBuf::from(OsString::from_vec([base.into_bytes(), path].concat()))
+    /// The same for `openat2`, whose rules stand behind its flags and mode at another address.
+    pub(super) fn path_by_rules(self, folder: u64, address: u64, how: u64) -> io::Result<Named> {
+        let rules = self.bytes(how + 16, 8)?;
+        let rules = rules.try_into().map_err(|_| io::Error::from_raw_os_error(libc::EFAULT))?;
+        let path = self.text(address)?;
+        Ok(self.path(folder, address)?.by_rules(self.place(folder), &path, u64::from_ne_bytes(rules)))
+    }
+
+    /// What the caller has open, or its working folder.
+    pub(super) fn open(self, descriptor: u64) -> Named {
+        Named::open(self.thread, self.place(descriptor))
     }
 
     /// Returns a path by which this process reaches what the caller has open, or the caller's working folder.
-    pub(super) fn open(self, descriptor: u64) -> PathBuf {
+    fn place(self, descriptor: u64) -> PathBuf {
         match descriptor as i32 {
             libc::AT_FDCWD => format!("/proc/{}/cwd", self.thread).into(),
             number => format!("/proc/{}/fd/{number}", self.thread).into(),
@@ -87,28 +96,10 @@ impl Caller {
     }
 
     /// Returns the path of a socket's address; `None` if it has none in the file system.
-    pub(super) fn socket(self, address: u64, length: u64) -> Option<PathBuf> {
+    pub(super) fn socket(self, address: u64, length: u64) -> Option<Named> {
         let bytes = self.bytes(address, length.min(110) as usize).ok()?;
-        let family = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
-        let path = bytes[2..].split(|byte| *byte == 0).next().filter(|path| !path.is_empty())?;
-        let is_local = i32::from(family) == libc::AF_UNIX;
-        is_local.then(|| self.from(libc::AT_FDCWD, self.meant(path.to_vec())))
-    }
-
-    /// Replaces the names that each process has for its own files.
-    fn meant(self, path: Vec<u8>) -> Vec<u8> {
-        let own = |rest: &[u8]| [format!("/proc/{}/", self.thread).as_bytes(), rest].concat();
-        for name in [&b"/proc/self/"[..], b"/proc/thread-self/"] {
-            if let Some(rest) = path.strip_prefix(name) {
-                return own(rest);
-            }
-        }
-        match path.as_slice() {
-            b"/dev/stdin" => own(b"fd/0"),
-            b"/dev/stdout" => own(b"fd/1"),
-            b"/dev/stderr" => own(b"fd/2"),
-            other => other.strip_prefix(b"/dev/fd/").map(|rest| own(&[b"fd/", rest].concat())).unwrap_or(path),
-        }
+        let path = path_of_socket(&bytes)?;
+        Some(Named::of(self.thread, self.place(libc::AT_FDCWD as u64), path))
     }
 
     /// Returns the process that a descriptor of a process stands for.
@@ -117,13 +108,29 @@ impl Caller {
         text.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()
     }
 
+    /// Returns the process of which it is a thread.
+    pub(super) fn process(self) -> Option<i32> {
+        self.status()?.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+    }
+
+    fn status(self) -> Option<String> {
+        std::fs::read_to_string(format!("/proc/{}/status", self.thread)).ok()
+    }
+
     /// Returns its user and group as the system checks them for files.
     pub(super) fn ids(self) -> Option<(u32, u32)> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.thread)).ok()?;
+        let status = self.status()?;
         let last = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_whitespace().nth(3)?.parse().ok()
         };
         Some((last("Uid:")?, last("Gid:")?))
     }
+}
+
+/// Returns the path in a socket's address; `None` if it has none in the file system.
+pub(super) fn path_of_socket(address: &[u8]) -> Option<&[u8]> {
+    let family = u16::from_ne_bytes(address.get(..2)?.try_into().ok()?);
+    let path = address[2..].split(|byte| *byte == 0).next().filter(|path| !path.is_empty())?;
+    (i32::from(family) == libc::AF_UNIX).then_some(path)
 }

@@ -9,8 +9,10 @@ const WRITES: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRU
 
 /// `ioctl`s that change a file or a folder through a descriptor for reading: `FS_IOC_SETFLAGS` (also of 32 bits), `FS_IOC_FSSETXATTR`,
 /// `FS_IOC_SETVERSION`, `EXT4_IOC_SETVERSION`, `EXT4_IOC_MIGRATE`, `FS_IOC_ENABLE_VERITY`, `FS_IOC_SET_ENCRYPTION_POLICY`,
-/// `FAT_IOCTL_SET_ATTRIBUTES`; and those that make, change or remove a subvolume of Btrfs.
-const FLAGS: [u32; 16] = [
+/// `FAT_IOCTL_SET_ATTRIBUTES`; those that make, change or remove a subvolume of Btrfs; those that open by a file's number or change
+/// attributes by it on XFS; and those that change a file system as a whole: `FIFREEZE`, `FS_IOC_SHUTDOWN`, `FS_IOC_SETFSLABEL`,
+/// `EXT4_IOC_RESIZE_FS`, `EXT4_IOC_GROUP_EXTEND`, `EXT4_IOC_SETFSUUID`.
+const FLAGS: [u32; 24] = [
     0x4008_6602,
     0x4004_6602,
     0x401c_5820,
@@ -27,6 +29,14 @@ const FLAGS: [u32; 16] = [
     0x4008_941a,
     0x5000_940f,
     0x5000_943f,
+    0xc038_586b,
+    0x4048_587b,
+    0xc004_5877,
+    0x8004_587d,
+    0x4100_9432,
+    0x4008_6610,
+    0x4008_6607,
+    0x4008_662c,
 ];
 
 /// An entry that a call changes, by the numbers of its arguments.
@@ -51,17 +61,20 @@ pub(super) enum Links {
     Unless(usize, u32),
     /// Followed if this argument has this flag.
     If(usize, u32),
+    /// As the flags of `open` say.
+    ByFlags,
 }
 
 /// What a call changes.
 pub(super) type Change = (c_long, Rule, &'static [Entry], Links);
 
 const NOFOLLOW: u32 = libc::AT_SYMLINK_NOFOLLOW as u32;
-const EXCLUSIVE: u32 = (libc::O_EXCL | libc::O_NOFOLLOW) as u32;
 
-/// The numbers of `setxattrat`, `removexattrat` and `file_setattr`, which the C library does not name yet; and of `open_tree_attr`.
+/// The numbers of `setxattrat`, `removexattrat` and `file_setattr`, which the C library does not name yet; of `open_tree_attr` and of
+/// `quotactl_fd`.
 const NEW: [c_long; 3] = [463, 466, 469];
 const OPEN_TREE: c_long = 467;
+const QUOTA: c_long = 443;
 
 /// Requests of `ptrace` that take hold of a process: `PTRACE_ATTACH` and `PTRACE_SEIZE` have one of these bits.
 const TAKES_HOLD: u32 = 0x4010;
@@ -75,17 +88,22 @@ pub(super) fn reaches() -> [(c_long, Rule); 3] {
     ]
 }
 
+/// Returns the calls that set limits: that for the file which the system writes when a program crashes must not rise.
+pub(super) fn limits() -> [(c_long, Rule); 2] {
+    [(libc::SYS_prlimit64, Rule::AskIfGiven(2)), (libc::SYS_setrlimit, Rule::Ask)]
+}
+
 /// Returns the calls that change files, by the architecture for which they are known.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn changes() -> Vec<Change> {
     use Entry::{At, Open, Path, Socket};
-    use Links::{Followed, If, Itself, Unless};
+    use Links::{ByFlags, Followed, If, Itself, Unless};
     use Rule::{Ask, AskIfAny};
     vec![
-        (libc::SYS_open, AskIfAny(1, WRITES), &[Path(0)], Unless(1, EXCLUSIVE)),
-        (libc::SYS_openat, AskIfAny(2, WRITES), &[At(0, 1)], Unless(2, EXCLUSIVE)),
-        (libc::SYS_openat2, Ask, &[At(0, 1)], Followed),
-        (libc::SYS_creat, Ask, &[Path(0)], Followed),
+        (libc::SYS_open, AskIfAny(1, WRITES), &[Path(0)], ByFlags),
+        (libc::SYS_openat, AskIfAny(2, WRITES), &[At(0, 1)], ByFlags),
+        (libc::SYS_openat2, Ask, &[At(0, 1)], ByFlags),
+        (libc::SYS_creat, Ask, &[Path(0)], ByFlags),
         (libc::SYS_truncate, Ask, &[Path(0)], Followed),
         (libc::SYS_mkdir, Ask, &[Path(0)], Itself),
         (libc::SYS_mkdirat, Ask, &[At(0, 1)], Itself),
@@ -151,11 +169,16 @@ pub(super) fn refused() -> Vec<(c_long, Rule)> {
         libc::SYS_swapon,
         libc::SYS_swapoff,
         libc::SYS_quotactl,
+        QUOTA,
         libc::SYS_acct,
+        // Its events bring descriptors of files that are open for writing.
+        libc::SYS_fanotify_init,
+        libc::SYS_setns,
     ]
     .map(|number| (number, forbidden))
     .into();
-    rules.push((libc::SYS_io_uring_setup, Rule::Missing));
+    let ring = [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+    rules.extend(ring.map(|number| (number, Rule::Missing)));
     rules.extend(FLAGS.map(|flags| (libc::SYS_ioctl, Rule::FailsIfIs(1, flags, libc::EPERM))));
     rules
 }

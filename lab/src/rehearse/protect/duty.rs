@@ -1,5 +1,6 @@
 //! What a keeper does, in its own process.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,9 +10,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use super::descendants::descendants;
+use super::descendants::{Known, descendants, known, processes, stat_of};
 use super::event::Event;
 use super::filter::{self, Rule};
 use super::inherited;
@@ -19,6 +20,7 @@ use super::landlock;
 use super::namespace::{self, Entered};
 use super::removal::remove_folder;
 use super::rights;
+use super::signals;
 use super::supervisor::Supervisor;
 use super::system::{adopt_orphans, ended_child, path_of, readable};
 use super::veto::Veto;
@@ -41,7 +43,8 @@ pub(super) struct Ends {
 
 /// What the thread that starts the commands says.
 enum Said {
-    Filter(std::io::Result<OwnedFd>),
+    /// The filter, and what this thread could not give up.
+    Filter(std::io::Result<OwnedFd>, Option<String>),
     /// The rights of this thread, and of all that it starts, cannot be taken away.
     Refused(std::io::Error),
     Started(usize, u32),
@@ -50,7 +53,7 @@ enum Said {
 
 /// Enters the protection, starts the commands, and stays until this program wants it no more, or is gone.
 pub(super) fn run(way: Way, wanted: &Wanted, commands: Vec<Command>, ends: Ends) {
-    let mut keeper = Duty { ends, started: Vec::new() };
+    let mut keeper = Duty { ends, started: Vec::new(), groups: BTreeSet::new() };
     // Ctrl-C is for this program alone, and a message to a program that is gone must not end the keeper.
     let _group = rustix::process::setpgid(None, None);
     // SAFETY: sets how a signal is treated; commands get the default back when they are started.
@@ -76,12 +79,12 @@ pub(super) fn run(way: Way, wanted: &Wanted, commands: Vec<Command>, ends: Ends)
     let strict = way == Way::Filter;
     let confined = wanted.clone();
     thread::spawn(move || start(way, &confined, commands, &rules, (&told, &goes)));
-    let filter = match says.recv() {
-        Ok(Said::Filter(filter)) => filter,
+    let (filter, kept) = match says.recv() {
+        Ok(Said::Filter(filter, kept)) => (filter, kept),
         Ok(Said::Refused(error)) => return keeper.tell(&Event::Refused(error.to_string())),
         _ => return,
     };
-    let mut lacks = entered.lacks.clone();
+    let mut lacks: Vec<String> = entered.lacks.iter().cloned().chain(kept).collect();
     let supervisor = match filter {
         Ok(listener) => Some(Supervisor::new(listener, wanted.offline, strict.then(|| Veto::of(wanted)))),
         Err(error) if strict || wanted.offline => {
@@ -103,7 +106,8 @@ pub(super) fn run(way: Way, wanted: &Wanted, commands: Vec<Command>, ends: Ends)
 
 /// Returns the system calls that this keeper answers; none if this way does not work here.
 fn rules(way: Way, offline: bool) -> Vec<(libc::c_long, Rule)> {
-    let network = filter::rules(offline);
+    let network: Vec<_> =
+        filter::rules(offline).into_iter().chain(signals::rules()).chain(signals::makes_groups()).collect();
     match way {
         Way::Namespace => filter::renames_and_links().into_iter().chain(filter::handles()).chain(network).collect(),
         Way::Landlock | Way::Library => network,
@@ -123,6 +127,10 @@ fn start(
     (told, goes): (&Sender<Said>, &Receiver<()>),
 ) {
     let strict = way == Way::Filter;
+    // Nobody answers this thread's own calls yet.
+    if way != Way::Namespace {
+        refuse_core_files();
+    }
     let filter = filter::install(rules, strict).or_else(|_| {
         // Who may not filter programs of other users may filter those that cannot become such.
         rustix::thread::set_no_new_privs(true)?;
@@ -130,10 +138,10 @@ fn start(
     });
     let confined = match way {
         Way::Namespace => rights::give_up(),
-        Way::Landlock => landlock::confine(wanted),
-        Way::Filter | Way::Library => Ok(()),
+        Way::Landlock => landlock::confine(wanted).map(|()| None),
+        Way::Filter | Way::Library => Ok(None),
     };
-    let _heard = told.send(confined.map_or_else(Said::Refused, |()| Said::Filter(filter)));
+    let _heard = told.send(confined.map_or_else(Said::Refused, |kept| Said::Filter(filter, kept)));
     if goes.recv().is_err() {
         return;
     }
@@ -149,10 +157,19 @@ fn start(
     }
 }
 
+/// Keeps the system from writing the memory of a program that crashes into a file, in the folder where the program runs: no call does that.
+fn refuse_core_files() {
+    let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+    // To lower a limit is always allowed.
+    let _done = rustix::process::setrlimit(rustix::process::Resource::Core, none);
+}
+
 struct Duty {
     ends: Ends,
     /// Commands by number, with their process ids.
     started: Vec<(usize, i32)>,
+    /// Groups of processes that the run made.
+    groups: BTreeSet<i32>,
 }
 
 impl Duty {
@@ -177,7 +194,7 @@ impl Duty {
                 told.iter().for_each(|event| self.tell(event));
             } else if asked != 0 {
                 // No process has the filter any more.
-                supervisor = None;
+                self.groups.extend(supervisor.take().iter().flat_map(Supervisor::groups));
             }
             while let Ok(said) = says.try_recv() {
                 self.hear(said);
@@ -185,6 +202,7 @@ impl Duty {
             early.extend(std::iter::from_fn(ended_child));
             early.retain(|(pid, status)| !self.ended(*pid, *status));
             if ordered != 0 {
+                self.groups.extend(supervisor.iter().flat_map(Supervisor::groups));
                 let mut order = [0];
                 return self.ends.orders.read(&mut order).is_ok_and(|read| read == 1) && order[0] == DONE;
             }
@@ -194,11 +212,12 @@ impl Duty {
     fn hear(&mut self, said: Said) {
         match said {
             Said::Started(number, pid) => {
+                self.groups.insert(pid as i32);
                 self.started.push((number, pid as i32));
                 self.tell(&Event::Started(number));
             }
             Said::NotStarted(number, problem) => self.tell(&Event::NotStarted(number, problem)),
-            Said::Filter(_) | Said::Refused(_) => {}
+            Said::Filter(..) | Said::Refused(_) => {}
         }
     }
 
@@ -215,6 +234,7 @@ impl Duty {
         let start = Instant::now();
         loop {
             let left = descendants();
+            end_groups(self.groups.iter().copied().chain(left.iter().filter_map(|pid| Some(stat_of(*pid)?.group))));
             for pid in left.iter().filter_map(|pid| Pid::from_raw(*pid)) {
                 // It may have ended meanwhile.
                 let _ended = kill_process(pid, Signal::KILL);
@@ -225,6 +245,21 @@ impl Duty {
             }
             thread::sleep(Duration::from_millis(PAUSE as u64));
         }
+    }
+}
+
+/// Kills groups of processes, each at once, but for those with members that are not of the run. A process that goes on in a child, and the
+/// child in another one, is never there any more when it is to be killed by itself.
+fn end_groups(groups: impl Iterator<Item = i32>) {
+    let mut groups: BTreeSet<i32> = groups.collect();
+    for (pid, group) in processes() {
+        if groups.contains(&group) && (pid == std::process::id() as i32 || known(pid) == Known::Outside) {
+            groups.remove(&group);
+        }
+    }
+    for group in groups.into_iter().filter_map(Pid::from_raw) {
+        // It may have ended.
+        let _ended = kill_process_group(group, Signal::KILL);
     }
 }
 

@@ -32,9 +32,14 @@ const ARCHITECTURE: u32 = 0xc000_00b7;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const ARCHITECTURE: u32 = 0;
 
+/// `TIOCSTI` and `TIOCLINUX`.
+const TYPES: [u32; 2] = [0x5412, 0x541c];
+
 /// Returns the calls that a run's keeper answers whatever protects the user's files.
 pub(super) fn rules(offline: bool) -> Vec<(c_long, Rule)> {
     let mut rules = vec![(libc::SYS_connect, Rule::Ask), (libc::SYS_sendto, Rule::AskIfGiven(4))];
+    // What is typed into a terminal for its user is a command of that user's.
+    rules.extend(TYPES.map(|request| (libc::SYS_ioctl, Rule::FailsIfIs(1, request, libc::EPERM))));
     if offline {
         // Messages carry their address in memory, and calls through a ring are not seen.
         rules.push((libc::SYS_sendmsg, Rule::Ask));

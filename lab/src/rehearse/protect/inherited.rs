@@ -4,7 +4,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
@@ -30,6 +30,7 @@ pub(super) fn open_again(way: Way) {
         let link = PathBuf::from(format!("/proc/self/fd/{number}"));
         let Ok(found) = fs::metadata(&link) else { continue };
         let settled = match way {
+            _ if acts_for_another(&link) => Err(io::ErrorKind::PermissionDenied.into()),
             Way::Namespace if is_kept(&found) => again(open, &link),
             _ if is_kept(&found) && writes(open) => Err(io::ErrorKind::PermissionDenied.into()),
             _ => Ok(()),
@@ -38,6 +39,12 @@ pub(super) fn open_again(way: Way) {
             let _stays_open = fcntl_setfd(open, FdFlags::CLOEXEC);
         }
     }
+}
+
+/// True for rings of requests, which the system works off as the process that made them, and for events that bring open files.
+fn acts_for_another(link: &Path) -> bool {
+    let target = fs::read_link(link).unwrap_or_default();
+    ["anon_inode:[io_uring]", "anon_inode:[fanotify]"].iter().any(|kind| target == Path::new(kind))
 }
 
 /// True for what has a name and holds something that could change.
@@ -50,7 +57,7 @@ fn writes(open: BorrowedFd) -> bool {
 }
 
 /// Opens the same path in the same way, at the same place, under the same number.
-fn again(open: BorrowedFd, link: &std::path::Path) -> io::Result<()> {
+fn again(open: BorrowedFd, link: &Path) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(open)?;
     let path = fs::read_link(link)?;
     let reads = !flags.contains(OFlags::WRONLY);

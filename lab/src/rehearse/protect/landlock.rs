@@ -29,9 +29,7 @@ const VERSION: u32 = 1;
 /// # Errors
 /// A system without Landlock, or with one that does not know truncation.
 pub(super) fn confine(wanted: &Wanted) -> io::Result<()> {
-    // SAFETY: nothing is read where the version is asked for.
-    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u64>(), 0usize, VERSION) };
-    if checked(version)? < 3 {
+    if version()? < 3 {
         return Err(io::Error::other("Landlock before Linux 6.2 does not know truncation"));
     }
     let handled = WRITE_FILE | ENTRIES | REFER | TRUNCATE;
@@ -52,6 +50,30 @@ pub(super) fn confine(wanted: &Wanted) -> io::Result<()> {
         }
     }
     rustix::thread::set_no_new_privs(true)?;
+    restrict(&rules)
+}
+
+/// Keeps this thread, and all that it starts, from reaching into processes that it did not start: their memory, what they have open, and
+/// the files that they see (`/proc/PID/root`). The rights of a user do not, where both have as many.
+///
+/// # Errors
+/// A system without Landlock, or with one that would refuse renames from folder to folder.
+pub(super) fn stay_among_own_processes() -> io::Result<()> {
+    if version()? < 2 {
+        return Err(io::Error::other("Landlock before Linux 5.19 refuses renames"));
+    }
+    // A domain must handle something. This is allowed everywhere.
+    let rules = ruleset(REFER)?;
+    allow(&rules, Path::new("/"), REFER)?;
+    restrict(&rules)
+}
+
+fn version() -> io::Result<i64> {
+    // SAFETY: nothing is read where the version is asked for.
+    checked(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u64>(), 0usize, VERSION) })
+}
+
+fn restrict(rules: &OwnedFd) -> io::Result<()> {
     // SAFETY: the descriptor is open, and the call takes numbers alone.
     checked(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0u32) }).map(drop)
 }

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! keeper ─► duty ─┬► namespace ─► mounts; rights; landlock; inherited
-//!                 └► supervisor ─► caller, rename ─► whole_copy
+//!                 └► supervisor ─► servers, signals, caller ─► lookup; rename ─► whole_copy
 //!                                └► veto ─► policy; changes ─► filter
 //! ```
 
@@ -21,12 +21,15 @@ mod filter;
 mod inherited;
 mod keeper;
 mod landlock;
+mod lookup;
 mod mounts;
 mod namespace;
 mod policy;
 mod removal;
 mod rename;
 mod rights;
+mod servers;
+mod signals;
 mod supervisor;
 mod system;
 mod veto;

@@ -7,7 +7,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::mounts::{self, Plan};
-use super::system::{make_read_only, mount, path_of, place, unshare};
+use super::policy::is_disk;
+use super::system::{make_all_read_only, make_read_only, mount, path_of, place, unshare};
 use super::way::Wanted;
 
 /// Maximum number of sockets of other programs that stay reachable.
@@ -146,20 +147,25 @@ fn give_shared_memory(wanted: &Wanted) -> io::Result<()> {
     mount(Path::new("tmpfs"), path, "tmpfs", libc::MS_NOSUID | libc::MS_NODEV, &format!("mode=1777,size={size}"))
 }
 
-/// Settings of the system become read-only, and disks are hidden, as far as this user could change them.
+/// Settings of the system and the list of devices become read-only, and disks are hidden, as far as this user could change them.
 fn hide_the_system() {
     let settings = Path::new("/proc/sys");
     // Without success, only root may write there.
     let _as_before =
-        mount(settings, settings, "", libc::MS_BIND | libc::MS_REC, "").and_then(|()| make_read_only(settings));
-    let _as_before = make_read_only(Path::new("/sys"));
+        mount(settings, settings, "", libc::MS_BIND | libc::MS_REC, "").and_then(|()| make_all_read_only(settings));
+    let _as_before = make_all_read_only(Path::new("/sys"));
     let devices = Path::new("/dev");
-    let entries =
-        [devices.to_path_buf(), devices.join("mapper")].into_iter().flat_map(fs::read_dir).flatten().flatten();
-    let is_disk = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_block_device());
-    for disk in entries.map(|entry| entry.path()).filter(is_disk).filter(|disk| is_writable(disk)).take(MAX_DISKS) {
+    let folders = [devices.to_path_buf(), devices.join("mapper"), devices.join("bsg")];
+    let entries = folders.into_iter().flat_map(fs::read_dir).flatten().flatten();
+    let is_one = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| is_disk(&found, path));
+    for disk in entries.map(|entry| entry.path()).filter(is_one).filter(|disk| is_writable(disk)).take(MAX_DISKS) {
         let _as_before = mount(&devices.join("null"), &disk, "", libc::MS_BIND, "");
     }
+    // Devices are written to as before. Their modes, and what else lies there, are those of all users.
+    let _as_before = make_read_only(devices).or_else(|_| {
+        mount(devices, devices, "", libc::MS_BIND | libc::MS_REC, "")?;
+        make_read_only(devices)
+    });
 }
 
 /// Folder of the upper layers while overlays are made.

@@ -1,18 +1,13 @@
 //! Which changes the filter lets through where no namespace protects the user's files.
 
 use std::fs::{self, Metadata};
-use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::descendants::is_descendant;
-use super::system::{path_of, place};
+use super::lookup::Target;
 use super::way::Wanted;
-
-/// Maximum number of links that are followed to a file that does not exist.
-const MAX_LINKS: usize = 40;
 
 /// What processes say of themselves. What else lies there are settings of the system.
 const OF_PROCESSES: &str = "/proc";
@@ -31,23 +26,6 @@ pub(super) struct Policy {
     outputs: Vec<(u64, u64)>,
 }
 
-/// An entry, or the place for a new one.
-pub(super) struct Target {
-    pub(super) path: PathBuf,
-    found: Option<Metadata>,
-}
-
-impl Target {
-    pub(super) fn exists(&self) -> bool {
-        self.found.is_some()
-    }
-
-    /// True for files and disks.
-    pub(super) fn holds_bytes(&self) -> bool {
-        self.found.as_ref().is_some_and(|found| found.is_file() || found.file_type().is_block_device())
-    }
-}
-
 impl Policy {
     pub(super) fn of(wanted: &Wanted) -> Self {
         let since = wanted.since.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -62,32 +40,6 @@ impl Policy {
         }
     }
 
-    /// Returns what a change of this path changes, as this process reaches it.
-    pub(super) fn target(path: &Path, follow: bool) -> io::Result<Target> {
-        let mut path = path.to_path_buf();
-        for _ in 0..MAX_LINKS {
-            match place(&path, follow) {
-                Ok(open) => {
-                    let open_path = path_of(open.as_fd());
-                    let found = fs::metadata(&open_path).or_else(|_| fs::symlink_metadata(&open_path))?;
-                    return Ok(Target { path: fs::read_link(&open_path)?, found: Some(found) });
-                }
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
-                Err(error) => return Err(error),
-            }
-            // A link to nothing is followed, because a file is made where it leads.
-            match fs::read_link(&path) {
-                Ok(target) if follow => path = parent(&path).join(target),
-                _ => {
-                    let folder = place(&parent(&path), true)?;
-                    let folder = fs::read_link(path_of(folder.as_fd()))?;
-                    return Ok(Target { path: folder.join(path.file_name().unwrap_or_default()), found: None });
-                }
-            }
-        }
-        Err(io::Error::from_raw_os_error(libc::ELOOP))
-    }
-
     /// True if a target may change.
     pub(super) fn allows(&self, target: &Target) -> bool {
         if let Some(found) = &target.found {
@@ -98,7 +50,7 @@ impl Policy {
             if self.outputs.contains(&(found.dev(), found.ino())) {
                 return true;
             }
-            if found.file_type().is_block_device() {
+            if is_disk(found, &target.path) {
                 return false;
             }
         }
@@ -116,7 +68,7 @@ impl Policy {
             // The memory of another process would write for this one.
             return process.map_or(!target.path.starts_with(SETTINGS), is_descendant);
         }
-        if target.path.starts_with("/sys") {
+        if target.path.starts_with("/sys") || is_device(&target.path) {
             return false;
         }
         if temporary <= working {
@@ -133,15 +85,33 @@ impl Policy {
     }
 }
 
-fn parent(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.into(),
-        _ => "/".into(),
-    }
+/// True for what holds the bytes of files: files, disks, and what reads and writes disks by commands, or the machine's memory.
+pub(super) fn holds_bytes(target: &Target) -> bool {
+    target.found.as_ref().is_some_and(|found| found.is_file() || is_disk(found, &target.path))
+}
+
+/// True for a disk, by its kind or its name.
+pub(super) fn is_disk(found: &Metadata, path: &Path) -> bool {
+    let named = || path.strip_prefix("/dev").is_ok_and(|name| is_named_as_disk(&name.to_string_lossy()));
+    found.file_type().is_block_device() || found.file_type().is_char_device() && named()
+}
+
+/// True for what all users of the machine share: devices, but for shared memory, queues and terminals, which are the run's own if they are new.
+fn is_device(path: &Path) -> bool {
+    let own = ["/dev/shm", "/dev/mqueue", "/dev/pts"];
+    path.starts_with("/dev") && !own.iter().any(|folder| path.starts_with(folder))
+}
+
+/// True for names in `/dev` of what is no block device but writes to disks or to the machine's memory.
+fn is_named_as_disk(name: &str) -> bool {
+    let numbered = ["sg", "nvme", "ng"].iter().filter_map(|kind| name.strip_prefix(kind));
+    let is_numbered = numbered.into_iter().any(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+    is_numbered || name.starts_with("bsg/") || ["mem", "kmem", "port"].contains(&name)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::lookup::Named;
     use super::*;
     use std::time::Duration;
 
@@ -172,7 +142,8 @@ mod tests {
         let policy = Policy::of(&wanted);
         fs::write(at("tmp/old/new"), "").unwrap();
         fs::write(at("tmp/work/new"), "").unwrap();
-        let may = |name: &str| policy.allows(&Policy::target(&at(name), true).unwrap());
+        let target = |name: &str, follow| Named::of(1, root.clone(), name.as_bytes()).target(follow).unwrap();
+        let may = |name: &str| policy.allows(&target(name, true));
         for name in ["run/anything", "cache/file", "cache/new", "tmp/new", "tmp/old/new", "tmp/old/other"] {
             assert!(may(name), "{name}");
         }
@@ -180,7 +151,27 @@ mod tests {
             assert!(!may(name), "{name}");
         }
         assert!(!may("tmp/link") && !may("tmp/nowhere"), "where a link leads decides");
-        let link = Policy::target(&at("tmp/link"), false).unwrap();
+        let link = target("tmp/link", false);
         assert_eq!((link.path, link.found.unwrap().is_symlink()), (at("tmp/link"), true));
+    }
+
+    #[test]
+    fn devices_stay_as_they_are() {
+        for path in ["/dev/null", "/dev", "/dev/new", "/dev/input/event0"] {
+            assert!(is_device(Path::new(path)), "{path}");
+        }
+        for path in ["/dev/shm/new", "/dev/pts/3", "/devices", "/home/dev"] {
+            assert!(!is_device(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn commands_to_disks_are_told_by_their_names() {
+        for name in ["sg0", "nvme0", "ng0n1", "bsg/0:0:0:0", "mem", "port"] {
+            assert!(is_named_as_disk(name), "{name}");
+        }
+        for name in ["null", "sgx_enclave", "tty0", "nvidia0", "nvme-fabrics", "memory", "pts/0"] {
+            assert!(!is_named_as_disk(name), "{name}");
+        }
     }
 }

@@ -16,6 +16,10 @@ pub(in crate::rehearse) fn remove_folder(path: &Path) {
 
 /// Lets this user change all folders below a folder: an overlay's own folder has no rights, and a script may take away others.
 fn open_folders(folder: &Path) {
+    // A script may put a link in place of the run's folder.
+    if !fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir()) {
+        return;
+    }
     let _not_ours = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

@@ -10,7 +10,9 @@ use libc::{c_long, seccomp_notif, seccomp_notif_resp};
 use super::caller::Caller;
 use super::event::Event;
 use super::rename::rename;
-use super::veto::Veto;
+use super::servers::Servers;
+use super::signals;
+use super::veto::{Verdict, Veto};
 
 /// Maximum number of addresses and paths that are told.
 const MAX_TOLD: usize = 200;
@@ -18,6 +20,8 @@ const MAX_TOLD: usize = 200;
 /// file changes with its first change, as a second name is one.
 /// Told that a link is not possible, it copies.
 const COMPARES_NUMBERS: &str = "git";
+/// Maximum number of bytes of an address that are read: those of a socket with a path.
+const MAX_ADDRESS: u64 = 110;
 /// Maximum number of messages of one call that are looked at.
 const MAX_MESSAGES: u64 = 64;
 
@@ -37,14 +41,30 @@ pub(super) struct Supervisor {
     offline: bool,
     /// Decides on changes of files, if no namespace protects them.
     veto: Option<Veto>,
-    /// Addresses of this machine.
+    /// Addresses of this machine, and servers on it that are not of this run.
     own: Vec<IpAddr>,
+    servers: Servers,
     told: BTreeSet<String>,
+    /// Groups of processes that the run made.
+    groups: BTreeSet<i32>,
 }
 
 impl Supervisor {
     pub(super) fn new(listener: OwnedFd, offline: bool, veto: Option<Veto>) -> Self {
-        Self { listener, offline, veto, own: own_addresses(), told: BTreeSet::new() }
+        Self {
+            listener,
+            offline,
+            veto,
+            own: own_addresses(),
+            servers: Servers::now(),
+            told: BTreeSet::new(),
+            groups: BTreeSet::new(),
+        }
+    }
+
+    /// Returns the groups of processes that the run made.
+    pub(super) fn groups(&self) -> impl Iterator<Item = i32> {
+        self.groups.iter().copied()
     }
 
     pub(super) fn descriptor(&self) -> i32 {
@@ -74,17 +94,23 @@ impl Supervisor {
 
     fn decide(&mut self, asked: &seccomp_notif, tell: &mut dyn FnMut(Event)) -> Answer {
         let (caller, given) = (Caller::of(asked.pid), &asked.data.args);
-        let refused = self.veto.as_ref().and_then(|veto| veto.refuses(caller, c_long::from(asked.data.nr), given));
-        if let Some(path) = refused {
-            let path = path.display().to_string();
-            if self.told.len() < MAX_TOLD && self.told.insert(path.clone()) {
-                tell(Event::Vetoed(path));
+        let number = c_long::from(asked.data.nr);
+        if let Some(aim) = signals::aim(caller, number, given) {
+            self.refuse(aim, tell);
+            return Answer::Fail(libc::EPERM);
+        }
+        self.groups.extend(signals::group(caller, number, given));
+        match self.veto.as_ref().map_or(Verdict::GoOn, |veto| veto.judge(caller, number, given)) {
+            Verdict::GoOn => {}
+            Verdict::Fails(error) => return Answer::Fail(error),
+            Verdict::Refused(path) => {
+                self.refuse(path.display().to_string(), tell);
+                return Answer::Fail(libc::EROFS);
             }
-            return Answer::Fail(libc::EROFS);
         }
         let contacted: &mut dyn FnMut(String) = &mut |address| tell(Event::Contacted(address));
         let here = libc::AT_FDCWD as u64;
-        match c_long::from(asked.data.nr) {
+        match number {
             // Without overlays, the system makes all renames and links.
             libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_linkat if self.veto.is_some() => Answer::GoOn,
             #[cfg(target_arch = "x86_64")]
@@ -112,6 +138,13 @@ impl Supervisor {
         }
     }
 
+    /// Tells once what was refused.
+    fn refuse(&mut self, what: String, tell: &mut dyn FnMut(Event)) {
+        if self.told.len() < MAX_TOLD && self.told.insert(what.clone()) {
+            tell(Event::Vetoed(what));
+        }
+    }
+
     /// The header of a message begins with its address and the length of that.
     fn reached_by_message(&mut self, caller: Caller, message: u64, contacted: &mut dyn FnMut(String)) -> Answer {
         let Ok(header) = caller.bytes(message, 16) else { return Answer::GoOn };
@@ -123,15 +156,22 @@ impl Supervisor {
     }
 
     fn reached(&mut self, caller: Caller, address: u64, length: u64, contacted: &mut dyn FnMut(String)) -> Answer {
-        let bytes = caller.bytes(address, length.min(28) as usize).unwrap_or_default();
-        let Some(address) = internet_address(&bytes).filter(|address| !self.is_of_this_machine(address.ip())) else {
-            return Answer::GoOn;
+        let bytes = caller.bytes(address, length.min(MAX_ADDRESS) as usize).unwrap_or_default();
+        let of_the_internet = internet_address(&bytes);
+        let beyond = of_the_internet.filter(|address| !self.is_of_this_machine(address.ip()));
+        // Other programs of this machine do for real what the script asks of them.
+        let told = match (of_the_internet, beyond) {
+            (_, Some(address)) => Some(address.to_string()),
+            (Some(address), None) => self.servers.by_port(address),
+            (None, None) => self.servers.by_path(caller, &bytes, (address, length)),
         };
-        let text = address.to_string();
-        if self.told.len() < MAX_TOLD && self.told.insert(text.clone()) {
+        if let Some(text) = told
+            && self.told.len() < MAX_TOLD
+            && self.told.insert(text.clone())
+        {
             contacted(text);
         }
-        if self.offline { Answer::Fail(libc::ENETUNREACH) } else { Answer::GoOn }
+        if self.offline && beyond.is_some() { Answer::Fail(libc::ENETUNREACH) } else { Answer::GoOn }
     }
 
     fn is_of_this_machine(&self, address: IpAddr) -> bool {
@@ -187,8 +227,8 @@ fn linked(caller: Caller) -> Answer {
 
 /// Answers a rename: those that an overlay refuses are made here. The others are the system's.
 fn renamed(caller: Caller, from: (u64, u64), to: (u64, u64), flags: u32) -> Answer {
-    let paths = caller.path(from.0, from.1).and_then(|from| Ok((from, caller.path(to.0, to.1)?)));
-    let Ok((from, to)) = paths else { return Answer::GoOn };
+    let entry = |at: (u64, u64)| caller.path(at.0, at.1).and_then(|named| named.entry());
+    let (Ok((_from, from)), Ok((_to, to))) = (entry(from), entry(to)) else { return Answer::GoOn };
     let is_refused = || -> io::Result<bool> {
         use std::os::unix::fs::MetadataExt;
         let source = std::fs::symlink_metadata(&from)?;

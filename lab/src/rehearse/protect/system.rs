@@ -34,6 +34,15 @@ pub(super) fn mount(source: &Path, target: &Path, kind: &str, flags: u64, data: 
 
 /// Makes a mount read-only, and leaves its other settings as they are.
 pub(super) fn make_read_only(point: &Path) -> io::Result<()> {
+    read_only(point, 0)
+}
+
+/// The same with all mounts below it.
+pub(super) fn make_all_read_only(point: &Path) -> io::Result<()> {
+    read_only(point, libc::AT_RECURSIVE)
+}
+
+fn read_only(point: &Path, flags: c_int) -> io::Result<()> {
     const MOUNT_ATTR_RDONLY: u64 = 1;
     let point = text(point)?;
     // The structure `mount_attr`: set, clear, propagation, namespace.
@@ -44,7 +53,7 @@ pub(super) fn make_read_only(point: &Path) -> io::Result<()> {
             libc::SYS_mount_setattr,
             libc::AT_FDCWD,
             point.as_ptr(),
-            0,
+            flags,
             settings.as_ptr(),
             std::mem::size_of_val(&settings),
         )

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use libc::c_long;
 
 use super::caller::Caller;
-use super::changes::{Entry, Links, changes, reaches, refused};
+use super::changes::{Entry, Links, changes, limits, reaches, refused};
 use super::descendants::is_descendant;
 use super::filter::Rule;
-use super::policy::{Policy, Target};
+use super::lookup::{Named, Target};
+use super::policy::{Policy, holds_bytes};
 use super::way::Wanted;
 
 /// What a call does with an entry.
@@ -43,53 +44,98 @@ impl Veto {
     /// Returns the rules for the filter; none where this is not known to hold.
     pub(super) fn rules() -> Vec<(c_long, Rule)> {
         let changes: Vec<(c_long, Rule)> = changes().into_iter().map(|(number, rule, ..)| (number, rule)).collect();
-        if changes.is_empty() { changes } else { changes.into_iter().chain(reaches()).chain(refused()).collect() }
+        if changes.is_empty() {
+            return changes;
+        }
+        changes.into_iter().chain(reaches()).chain(limits()).chain(refused()).collect()
     }
 
-    /// Returns what a call must not change; `None` if the system may make the call.
-    pub(super) fn refuses(&self, caller: Caller, number: c_long, given: &[u64; 6]) -> Option<PathBuf> {
+    /// Decides on a call.
+    pub(super) fn judge(&self, caller: Caller, number: c_long, given: &[u64; 6]) -> Verdict {
         if let Some(process) = reached(caller, number, given) {
-            return (!is_descendant(process)).then(|| format!("/proc/{process}/mem").into());
+            let memory = || format!("/proc/{process}/mem").into();
+            return if is_descendant(process) { Verdict::GoOn } else { Verdict::Refused(memory()) };
         }
-        let (entries, links) = self.calls.get(&number)?;
-        let flags = flags(caller, number, given);
+        if raises_core_files(number, given) {
+            return Verdict::Fails(libc::EPERM);
+        }
+        let Some((entries, links)) = self.calls.get(&number) else { return Verdict::GoOn };
+        let flags = match flags(caller, number, given) {
+            Ok(flags) => flags,
+            Err(error) => return Verdict::of(&error),
+        };
         let is_nameless = flags & libc::O_TMPFILE as u64 == libc::O_TMPFILE as u64;
         let only_reads = flags & WRITES == 0;
         if opens(number) && (is_nameless || only_reads) {
-            return None;
+            return Verdict::GoOn;
         }
         let follow = match *links {
-            Links::Followed => !opens(number) || flags & NOT_FOLLOWED == 0,
+            Links::Followed | Links::ByFlags if opens(number) => follows(flags),
+            Links::Followed | Links::ByFlags => true,
             Links::Itself => false,
             Links::Unless(argument, unless) => given[argument] & u64::from(unless) == 0,
             Links::If(argument, flag) => given[argument] & u64::from(flag) != 0,
         };
-        entries.iter().enumerate().find_map(|(place, entry)| {
-            let act = act(number, place, flags);
-            let (path, is_open) = match path(caller, *entry, given) {
-                Ok(path) => path?,
-                Err(error) if will_fail(&error) => return None,
-                Err(_) => return Some("?".into()),
+        for (place, entry) in entries.iter().enumerate() {
+            let (named, is_open) = match named(caller, number, *entry, given) {
+                Ok(Some(named)) => named,
+                Ok(None) => continue,
+                Err(error) => return Verdict::of(&error),
             };
             // The second name of a link or a rename is never followed. What stands for an open file is a link to it.
-            match Policy::target(&path, is_open || follow && place == 0) {
-                Ok(target) => (!self.may(act, &target)).then_some(target.path),
-                Err(error) => (!will_fail(&error)).then_some(path),
+            let verdict = match named.target(is_open || follow && place == 0) {
+                Ok(target) => self.on(act(number, place, flags), number, target),
+                Err(error) => Verdict::of(&error),
+            };
+            if verdict != Verdict::GoOn {
+                return verdict;
             }
-        })
+        }
+        Verdict::GoOn
     }
 
-    fn may(&self, act: Act, target: &Target) -> bool {
-        let fails_anyway = match act {
-            Act::Makes => target.exists(),
-            Act::Changes => !target.exists(),
+    /// Decides on a change of an entry. Where the system's call fails anyway, it is not made: the system could find another entry than was
+    /// found here.
+    fn on(&self, act: Act, number: c_long, target: Target) -> Verdict {
+        let is_link = target.found.as_ref().is_some_and(std::fs::Metadata::is_symlink);
+        match act {
+            Act::Makes if target.exists() && number == libc::SYS_bind => Verdict::Fails(libc::EADDRINUSE),
+            Act::Makes if target.exists() => Verdict::Fails(libc::EEXIST),
+            Act::Changes | Act::Opens if !target.exists() => Verdict::Fails(libc::ENOENT),
+            Act::Opens | Act::OpensOrMakes if is_link => Verdict::Fails(libc::ELOOP),
             // Folders cannot be opened for writing; pipes, sockets and devices hold nothing, but for disks.
-            Act::Opens => !target.holds_bytes(),
-            Act::OpensOrMakes => target.exists() && !target.holds_bytes(),
-            Act::Either => false,
-        };
-        fails_anyway || self.policy.allows(target)
+            Act::Opens | Act::OpensOrMakes if target.exists() && !holds_bytes(&target) => Verdict::GoOn,
+            _ if self.policy.allows(&target) => Verdict::GoOn,
+            _ => Verdict::Refused(target.path),
+        }
     }
+}
+
+/// What is done with a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The system may make it.
+    GoOn,
+    /// It would change this path, and is not made.
+    Refused(PathBuf),
+    /// It fails with this number.
+    Fails(i32),
+}
+
+impl Verdict {
+    fn of(error: &io::Error) -> Self {
+        Self::Fails(error.raw_os_error().unwrap_or(libc::EROFS))
+    }
+}
+
+/// True if a process raises the limit for the file that the system writes when a program crashes: no call names that file.
+fn raises_core_files(number: c_long, given: &[u64; 6]) -> bool {
+    let resource = match number {
+        libc::SYS_prlimit64 if given[2] != 0 => given[1],
+        libc::SYS_setrlimit => given[0],
+        _ => return false,
+    };
+    resource as u32 == libc::RLIMIT_CORE as u32
 }
 
 /// Returns the process into which a call reaches; 0 if that is not known, and `None` if it reaches into none.
@@ -102,9 +148,14 @@ fn reached(caller: Caller, number: c_long, given: &[u64; 6]) -> Option<i32> {
     }
 }
 
-/// Flags of `open` with which something may change, and those with which a link at the end is not followed.
+/// Flags of `open` with which something may change.
 const WRITES: u64 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
-const NOT_FOLLOWED: u64 = (libc::O_EXCL | libc::O_NOFOLLOW) as u64;
+
+/// True if `open` follows a link at the end of a path.
+fn follows(flags: u64) -> bool {
+    let exclusive = (libc::O_CREAT | libc::O_EXCL) as u64;
+    flags & libc::O_NOFOLLOW as u64 == 0 && flags & exclusive != exclusive
+}
 
 fn opens(number: c_long) -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -114,21 +165,20 @@ fn opens(number: c_long) -> bool {
     [libc::SYS_openat, libc::SYS_openat2].contains(&number)
 }
 
-/// Returns the flags with which a call opens.
-fn flags(caller: Caller, number: c_long, given: &[u64; 6]) -> u64 {
-    match number {
+/// Returns the flags with which a call opens; 0 for other calls.
+fn flags(caller: Caller, number: c_long, given: &[u64; 6]) -> io::Result<u64> {
+    Ok(match number {
         #[cfg(target_arch = "x86_64")]
         libc::SYS_open => given[1],
         #[cfg(target_arch = "x86_64")]
         libc::SYS_creat => (libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC) as u64,
         libc::SYS_openat => given[2],
         libc::SYS_openat2 => {
-            let bytes = caller.bytes(given[2], 8).ok().and_then(|bytes| bytes.try_into().ok());
-            // What cannot be read counts as writing.
-            bytes.map_or(WRITES, u64::from_ne_bytes)
+            let bytes = caller.bytes(given[2], 8)?.try_into();
+            bytes.map(u64::from_ne_bytes).map_err(|_| io::Error::from_raw_os_error(libc::EFAULT))?
         }
         _ => 0,
-    }
+    })
 }
 
 fn act(number: c_long, place: usize, flags: u64) -> Act {
@@ -154,15 +204,17 @@ fn act(number: c_long, place: usize, flags: u64) -> Act {
     }
 }
 
-/// Returns the path of an entry, as this process reaches it, and whether it is that of an open file; `None` if it is none in the file
-/// system.
-fn path(caller: Caller, entry: Entry, given: &[u64; 6]) -> io::Result<Option<(PathBuf, bool)>> {
+/// Returns the path of an entry, and whether it is that of an open file; `None` if it is none in the file system.
+fn named(caller: Caller, number: c_long, entry: Entry, given: &[u64; 6]) -> io::Result<Option<(Named, bool)>> {
     let open = |descriptor: usize| Ok(Some((caller.open(given[descriptor]), true)));
-    let named = |path: PathBuf| Some((path, false));
+    let named = |path: Named| Some((path, false));
     match entry {
         Entry::Path(path) => caller.path(libc::AT_FDCWD as u64, given[path]).map(named),
         Entry::Open(descriptor) => open(descriptor),
         Entry::Socket(address) => Ok(caller.socket(given[address], given[address + 1]).and_then(named)),
+        Entry::At(folder, path) if number == libc::SYS_openat2 => {
+            caller.path_by_rules(given[folder], given[path], given[2]).map(named)
+        }
         Entry::At(folder, path) if given[path] == 0 => open(folder),
         Entry::At(folder, path) => match caller.path(given[folder], given[path]) {
             // An empty path means what is open.
@@ -170,10 +222,4 @@ fn path(caller: Caller, entry: Entry, given: &[u64; 6]) -> io::Result<Option<(Pa
             found => found.map(named),
         },
     }
-}
-
-/// True if the system's call fails for the same reason.
-fn will_fail(error: &io::Error) -> bool {
-    let numbers = [libc::ENOENT, libc::ENOTDIR, libc::ELOOP, libc::ENAMETOOLONG, libc::EFAULT, libc::ESRCH];
-    error.raw_os_error().is_some_and(|number| numbers.contains(&number))
 }

@@ -15,6 +15,9 @@ PYTHON = ".python"
 # Ending of an empty file that says that a process imports PyTorch.
 IMPORTS = ".imports"
 
+# Ending of the path of a Python that looked for PyTorch and has none, as text.
+NO_TORCH = ".no-torch"
+
 # Ending of Started, as JSON.
 STARTED = ".started"
 

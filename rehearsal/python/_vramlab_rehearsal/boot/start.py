@@ -54,6 +54,8 @@ class Finder:
                 if spec is not None:
                     break
             else:
+                if name == "torch":
+                    guarded(write_whole)("%d%s" % (os.getpid(), endings.NO_TORCH), sys.executable or "")
                 return None
         finally:
             self.busy.discard(name)
