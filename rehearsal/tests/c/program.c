@@ -175,6 +175,10 @@ static void capture(void) {
     IS(0, cudaThreadExchangeStreamCaptureMode(&mode)); IS(2, mode); IS(900, cudaMalloc(&q, 100));
     IS(0, cudaStreamIsCapturing(a, &status)); IS(2, status); IS(901, cudaLaunchKernel(kernel, one, one, NULL, 0, a));
     IS(901, cudaStreamEndCapture(a, &graph)); IS(0, graph);
+    // Pages for reserved addresses do not break it.
+    Properties on_card = {1, 0, 1, 0, {0}}; uint64_t pages;
+    IS(0, cudaStreamBeginCapture(a, 0)); IS(0, cuMemCreate(&pages, 2 * MIB, &on_card, 0)); IS(0, cuMemRelease(pages));
+    IS(0, cudaStreamEndCapture(a, &graph));
     IS(0, cudaStreamBeginCapture(a, 0)); IS(900, cudaStreamSynchronize(a)); IS(901, cudaStreamEndCapture(a, &graph));
     IS(0, cudaStreamBeginCapture(a, 0)); IS(0, cudaStreamEndCapture(a, &graph));
     IS(0, cudaGraphGetNodes(graph, NULL, &count)); IS(0, count);

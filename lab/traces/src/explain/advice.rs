@@ -272,6 +272,10 @@ fn outside(message: &Message) -> Vec<Advice> {
         Some(Failure::PageLocking) => advice.push(plain(
             "Do without page-locked memory (pin_memory=False), or lock less of it: fewer workers, a smaller prefetch_factor; free -h shows the host's.",
         )),
+        Some(Failure::Driver) if message.backend == Backend::Cuda => advice.push(plain(
+            "If the device has room, page-locked memory of the host may have run out (pin_memory=True, offloading): do without it. Under WSL there are only \
+             one or two GiB of it.",
+        )),
         Some(Failure::Uninitialized(_)) => advice.push(plain(
             "If memory is free, look at the installation: the driver, CUDA and the library must fit together.",
         )),
@@ -294,6 +298,33 @@ fn host(message: &Message) -> Vec<Advice> {
             plain(
                 "Every rank holds its own copy on the host: load weights once (low_cpu_mem_usage, device_map, memory-mapped files), offload less to the \
                  host, take fewer workers of the data loader.",
+            ),
+        ],
+        Some(Failure::Ray) => vec![
+            plain(
+                "Start fewer workers at once: tell Ray how much each needs (num_cpus, memory of a task or an actor).",
+            ),
+            plain(
+                "Need less in each: load weights once for all workers, offload less to the host, keep batches smaller.",
+            ),
+            plain(
+                "ray memory shows what holds objects. RAY_memory_usage_threshold=0.98 lets workers take more of the host.",
+            ),
+        ],
+        Some(Failure::Fork) => vec![
+            plain("Take fewer workers (num_workers), or start them before the process has grown."),
+            plain(
+                "Add swap, or let the system promise more than it has (sysctl vm.overcommit_memory=1): a copy costs only what is written to.",
+            ),
+            plain("See whether the process grows from step to step: free -h shows what the host has left."),
+        ],
+        Some(Failure::Mapping) => vec![
+            plain("See how much the host has and who holds it: free -h, or the limit of the container or the job."),
+            plain(
+                "Load a file in smaller parts: several shards, or safetensors read tensor by tensor. Else add swap, or set sysctl vm.overcommit_memory=1.",
+            ),
+            plain(
+                "A small mapping is refused by the number of mappings: raise sysctl vm.max_map_count, or share fewer tensors.",
             ),
         ],
         Some(Failure::SharedMemory) => vec![

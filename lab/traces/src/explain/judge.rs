@@ -25,7 +25,12 @@ pub(super) fn judge(message: &Message, holders: &Holders) -> (Option<Verdict>, S
         Wording::Summary => (None, summary(message)),
         Wording::Library if message.failure == Some(Failure::NoPlan) => (None, NO_PLAN.into()),
         Wording::Driver | Wording::Library | Wording::Thc => (Some(Verdict::Outside), outside(message)),
-        Wording::HostAllocator | Wording::HostArray | Wording::Loader | Wording::Launcher => (Some(Verdict::Host), host(message)),
+        Wording::HostAllocator
+        | Wording::HostArray
+        | Wording::System
+        | Wording::Python
+        | Wording::Loader
+        | Wording::Launcher => (Some(Verdict::Host), host(message)),
         _ => device(message, holders),
     }
 }
@@ -98,6 +103,23 @@ fn host(message: &Message) -> String {
              which workers hand over batches. The device is not concerned."
                 .into()
         }
+        (Some(Failure::Ray), _) => {
+            "Ray ended a worker because the host's memory (RAM) was nearly full: at 95 % of it, unless RAY_memory_usage_threshold says another share. \
+             The device is not concerned."
+                .into()
+        }
+        (Some(Failure::Fork), _) => {
+            "The operating system had no memory for another process: a worker of the DataLoader begins as a copy of the whole process. The device is not \
+             concerned."
+                .into()
+        }
+        (Some(Failure::Mapping), requested) => {
+            let size = requested.map_or("A file".to_string(), |size| format!("{size} of a file"));
+            format!(
+                "{size} were to be mapped into the host's memory, and the operating system refused: RAM and swap do not cover it, or the process has as \
+                 many mappings as it may (vm.max_map_count). The device is not concerned."
+            )
+        }
         (Some(Failure::Killed), _) if message.wording == Wording::Launcher => {
             "A process was killed from outside (signal 9): on Linux nearly always by the kernel, or by the limit of a container or a job, because the \
              host's memory (RAM) ran out. The device is not concerned."
@@ -157,6 +179,14 @@ fn device(message: &Message, holders: &Holders) -> (Option<Verdict>, String) {
         (true, Some(total)) => format!(" PyTorch holds more than the {total} of the device: {BORROWED}."),
         _ => String::new(),
     };
+    if let Some(("free", free)) = message.impossible
+        && free.bytes >= requested.bytes
+    {
+        return (
+            None,
+            format!("The message says {limit} of memory in all, and contradicts itself: {requested} were asked for."),
+        );
+    }
     if requested.bytes > limit.bytes {
         let reason = format!("{requested} in one piece is more than {limit}, which is all there is.{borrowed}");
         return (Some(Verdict::Hopeless), reason);

@@ -34,6 +34,10 @@ pub enum Wording {
     HostAllocator,
     /// NumPy's `Unable to allocate 14.9 GiB for an array`.
     HostArray,
+    /// The operating system's error 12, `Cannot allocate memory`.
+    System,
+    /// Python's `MemoryError`.
+    Python,
     /// `DataLoader worker (pid 1) is killed by signal: …`.
     Loader,
     /// From a launcher, a scheduler or the kernel: a process was killed.
@@ -60,6 +64,8 @@ impl Wording {
             Wording::Summary => "a table of torch.cuda.memory_summary()",
             Wording::HostAllocator => "PyTorch's allocator for the host's memory",
             Wording::HostArray => "an array of NumPy",
+            Wording::System => "the operating system's own error",
+            Wording::Python => "Python's MemoryError",
             Wording::Loader => "a worker of PyTorch's DataLoader",
             Wording::Launcher => "a process that was killed",
             Wording::Own => "vramlab's own message",
@@ -134,6 +140,12 @@ pub(super) enum Failure {
     Driver,
     /// A worker, killed by the system.
     Killed,
+    /// A worker that Ray ended because the host's memory was nearly full.
+    Ray,
+    /// Another process, for which the operating system had no memory.
+    Fork,
+    /// A file, for whose mapping the operating system had no memory.
+    Mapping,
     /// A worker that found no room in shared memory.
     SharedMemory,
     /// cuDNN found no way to compute a convolution.
@@ -180,6 +192,14 @@ pub(super) struct Message {
 }
 
 impl Message {
+    /// Number of sizes that the message says.
+    pub(super) fn figures(&self) -> usize {
+        let sizes =
+            [self.requested, self.total, self.free, self.allowed, self.allocated, self.private, self.unallocated];
+        let further = [self.reserved, self.beside, self.process, self.peaks.0, self.peaks.1];
+        sizes.iter().chain(&further).flatten().count() + self.processes.len()
+    }
+
     /// Returns a message without figures.
     pub(crate) fn new(wording: Wording, backend: Backend) -> Self {
         Self {

@@ -96,7 +96,7 @@ fn figures(message: &Message, holders: &Holders) -> Vec<Figure> {
     };
     let asked = match message.wording {
         Wording::Mps => "the buffer that Metal was asked for",
-        Wording::HostAllocator | Wording::HostArray => "what the host was asked for, in one piece",
+        Wording::HostAllocator | Wording::HostArray | Wording::System => "what the host was asked for, in one piece",
         _ => {
             "what the driver was asked for: the tensor, rounded up to a segment (2 MiB for up to 1 MiB, 20 MiB for up to \
              10 MiB, otherwise the next multiple of 2 MiB)"

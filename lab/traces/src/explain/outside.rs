@@ -31,7 +31,11 @@ const STATUSES: [(&str, Failure); 19] = [
 
 /// Finds such an error in a text with single blanks.
 pub(super) fn read(text: &str, lower: &str) -> Option<Message> {
-    host(text).or_else(|| killed(lower)).or_else(|| library(text, lower)).or_else(|| driver(lower))
+    host(text)
+        .or_else(|| killed(lower))
+        .or_else(|| library(text, lower))
+        .or_else(|| driver(lower))
+        .or_else(|| system(text))
 }
 
 fn failed(wording: Wording, backend: Backend, failure: Failure) -> Message {
@@ -66,6 +70,30 @@ fn host(text: &str) -> Option<Message> {
     Some(Message { requested: Some(Size::of(bytes)), ..Message::new(Wording::HostAllocator, Backend::default()) })
 }
 
+/// Finds the operating system's error 12: it had no memory for another process, or for a file that was to be mapped.
+fn system(text: &str) -> Option<Message> {
+    if let Some(at) = text.rfind("unable to mmap ").filter(|_| text.contains("Cannot allocate memory (12)")) {
+        let digits = text[at + "unable to mmap ".len()..].split(|c: char| !c.is_ascii_digit()).next()?;
+        let requested = digits.parse().ok().map(Size::of);
+        return Some(Message { requested, ..failed(Wording::System, Backend::default(), Failure::Mapping) });
+    }
+    if !text.contains("[Errno 12] Cannot allocate memory") {
+        return None;
+    }
+    let message = Message::new(Wording::System, Backend::default());
+    let forks = ["os.fork()", "fork_exec", "popen_fork"].iter().any(|call| text.contains(call));
+    Some(Message { failure: forks.then_some(Failure::Fork), ..message })
+}
+
+/// Finds Python's own error in lines as they stand: `MemoryError` alone, or with a library's words.
+pub(super) fn pythons(text: &str) -> Option<Message> {
+    let is_said = |line: &str| {
+        let error = line.trim().rsplit("]: ").next().unwrap_or_default();
+        error == "MemoryError" || error.starts_with("MemoryError: ")
+    };
+    text.lines().any(is_said).then(|| Message::new(Wording::Python, Backend::default()))
+}
+
 /// Finds a process that a shell says was killed, in lines as they stand: `Killed` alone, or `script.sh: line 28: 8156 Killed python3 train.py`.
 pub(super) fn killed_in_a_shell(text: &str) -> Option<Message> {
     let is_said = |line: &str| {
@@ -81,6 +109,10 @@ pub(super) fn killed_in_a_shell(text: &str) -> Option<Message> {
 
 /// Finds what a launcher, a scheduler or the kernel says of a process that it killed for memory, or that was killed by signal 9.
 fn killed(lower: &str) -> Option<Message> {
+    let rays = ["killed due to the node running low on memory", "killed due to memory pressure (oom)"];
+    if rays.iter().any(|words| lower.contains(words)) {
+        return Some(failed(Wording::Launcher, Backend::default(), Failure::Ray));
+    }
     let said = [
         "signal 9 (sigkill) received by pid",
         "died with <signals.sigkill: 9>",
@@ -143,6 +175,9 @@ fn driver(lower: &str) -> Option<Message> {
         ("hip error: out of memory", Backend::Hip),
         ("hiperroroutofmemory", Backend::Hip),
         ("cudaerrormemoryallocation", Backend::Cuda),
+        // Of Thrust, in libraries such as MinkowskiEngine.
+        ("get_temporary_buffer failed", Backend::Cuda),
+        ("parallel_for failed: out of memory", Backend::Cuda),
     ];
     let (_, backend) = errors.into_iter().find(|(error, _)| lower.contains(error))?;
     let failure = if lower.contains("in pin memory thread") { Failure::PageLocking } else { Failure::Driver };

@@ -19,8 +19,37 @@ pub(super) fn read(text: &str) -> Result<Message> {
     if text.len() > MAX_TEXT {
         return Err(Error::usage("message", format!("is longer than {MAX_TEXT} bytes")));
     }
-    let lines = text;
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let found = read_lines(text);
+    let Some(Ok(unbroken)) = unbroken(text).map(|whole| read_lines(&whole)) else { return found };
+    match found {
+        Ok(found) if found.figures() > unbroken.figures() => Ok(found),
+        _ => Ok(unbroken),
+    }
+}
+
+/// Joins lines that a terminal broke within a word: those of its full width, if letters or digits stand on both sides. `None` if there are none.
+fn unbroken(text: &str) -> Option<String> {
+    let width = text.lines().map(str::len).max().filter(|width| *width >= MIN_WIDTH)?;
+    let in_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '.');
+    let (mut joined, mut broken, mut lines) = (String::with_capacity(text.len()), false, text.lines().peekable());
+    while let Some(line) = lines.next() {
+        joined.push_str(line);
+        let goes_on = lines.peek().is_some_and(|next| in_word(next.chars().next()));
+        if line.len() == width && in_word(line.chars().next_back()) && goes_on {
+            broken = true;
+        } else {
+            joined.push('\n');
+        }
+    }
+    broken.then_some(joined)
+}
+
+/// Narrowest terminal whose broken lines are joined.
+const MIN_WIDTH: usize = 40;
+
+/// Finds the last message in lines that are broken between words, if at all.
+fn read_lines(lines: &str) -> Result<Message> {
+    let text = lines.split_whitespace().collect::<Vec<_>>().join(" ");
     // `lower` has the length of `text`: positions found in one are valid in the other.
     let lower = text.to_ascii_lowercase();
     let mut end = text.len();
@@ -43,6 +72,7 @@ pub(super) fn read(text: &str) -> Result<Message> {
         None => outside::read(&text, &lower)
             .or_else(|| first_words(&lower))
             .or_else(|| outside::killed_in_a_shell(lines))
+            .or_else(|| outside::pythons(lines))
             .map(|message| Message { script: script::of(&text), ..message })
             .ok_or_else(unknown),
     }
