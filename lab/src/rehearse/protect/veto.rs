@@ -135,7 +135,7 @@ fn raises_core_files(number: c_long, given: &[u64; 6]) -> bool {
         libc::SYS_setrlimit => given[0],
         _ => return false,
     };
-    resource as u32 == libc::RLIMIT_CORE as u32
+    resource as u32 == libc::RLIMIT_CORE
 }
 
 /// Returns the process into which a call reaches; 0 if that is not known, and `None` if it reaches into none.
