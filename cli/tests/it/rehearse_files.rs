@@ -123,6 +123,29 @@ fn what_changes_all_the_same_is_listed_and_is_not_exact() {
 }
 
 #[test]
+fn requests_to_programs_outside_of_the_run_are_listed() {
+    let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let socket = outside.path().canonicalize().unwrap().join("daemon.sock");
+    let daemon = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = server.local_addr().unwrap().port();
+    // The run's own server is none of them, and neither is one that is not there.
+    let code = "import os, socket, sys\nos.chdir(os.path.dirname(sys.argv[1]))\nown = socket.create_server(('127.0.0.1', 0))\n\
+                for address in [('127.0.0.1', int(sys.argv[2])), own.getsockname(), ('127.0.0.1', 9)]:\n    socket.socket().connect_ex(address)\n\
+                for path in ['daemon.sock', '/nonexistent.sock']:\n    socket.socket(socket.AF_UNIX).connect_ex(path)";
+    let words = ["python3", "-c", code, socket.to_str().unwrap(), &port.to_string()];
+    let (answer, text) = rehearse(quiet(folder.path(), &[]), &words, &outside.path().join("answer.json"));
+    if answer["protection"]["way"] == "library" {
+        return;
+    }
+    let mut contacted: Vec<&str> =
+        answer["contacted"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+    contacted.sort_unstable();
+    assert_eq!(contacted, [format!("127.0.0.1:{port}"), format!("unix:{}", socket.display())], "{text}");
+    drop((daemon, server));
+}
+
+#[test]
 fn connections_beyond_this_machine_are_listed_and_may_be_refused() {
     let folder = tempfile::tempdir().unwrap();
     // Addresses for documentation, which nobody has. Nothing is sent: the first does not wait, and the second is this machine.

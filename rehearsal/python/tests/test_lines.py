@@ -4,14 +4,20 @@ import types
 
 import pytest
 
-from _vramlab_rehearsal.boot.lines import MORE_WITH_LINES, BackwardLines
+from _vramlab_rehearsal.boot.lines import AT_ONCE, MORE_WITH_LINES, BackwardLines
 
 
 class Node:
     """A node of autograd."""
 
+    made = 0
+
     def __init__(self, *following):
         self.metadata, self.hooks, self.next_functions = {}, [], [(one, 0) for one in following]
+        self.number, Node.made = Node.made, Node.made + 1
+
+    def _sequence_nr(self):
+        return self.number
 
     def register_prehook(self, hook):
         self.hooks.append(hook)
@@ -27,10 +33,10 @@ class AccumulateGrad(Node):
 
 @pytest.fixture
 def lines(settings, torch):
-    torch.autograd = types.SimpleNamespace(graph=types.SimpleNamespace(Node=Node))
+    torch.autograd = types.SimpleNamespace(graph=types.SimpleNamespace(Node=Node), _get_sequence_nr=lambda: Node.made)
     torch._C._cuda_getDevice = lambda: 0
     made = BackwardLines(torch)
-    made.install(types.SimpleNamespace(made=None))
+    made.install(types.SimpleNamespace(made=None, begins=None))
     return made
 
 
@@ -68,6 +74,94 @@ def test_the_first_steps_are_followed_and_later_ones_if_they_differ(lines):
     assert followed == [True, True, False, False, True, False, False]
 
 
+def step(lines, torch, names, before=None):
+    """Makes an operator of each name on the result of the one before it, each at a line of its own; returns the nodes."""
+    nodes = []
+    for name in names:
+        if lines.values.begins:
+            lines.values.begins(name)
+        node = before = AddBackward0(before)
+        nodes.append(node)
+        made = lines.values.made
+        # A line of its own for each name, whatever calls it.
+        exec(compile("\n" * ord(name) + "made and made(out)", "/home/me/train.py", "exec"), {"made": made, "out": result(torch, node)})
+    return nodes
+
+
+def lines_of(lines, nodes):
+    lines.marks.clear()
+    for node in nodes:
+        for hook in node.hooks:
+            hook(None)
+    places = lines.report()["places"]
+    return [chr(places[place][0][1] - 1) for _, _, place, _ in lines.marks]
+
+
+def test_a_step_that_happens_once_is_followed_from_where_it_differs(lines, torch):
+    for number in range(1, 6):
+        nodes = step(lines, torch, "abcd")
+        assert len(lines_of(lines, nodes)) == (4 if number <= 3 else 0)
+        lines.after_step(number, (4,))
+    nodes = step(lines, torch, "abxcd")
+    assert lines_of(lines, nodes) == list("abxcd"), "operators before it have the lines of a step that had them, too"
+    lines.after_step(6, (5,))
+    # Once is enough.
+    assert not step(lines, torch, "abxcd")[-1].hooks
+    lines.after_step(7, (5,))
+    assert not step(lines, torch, "abcd")[-1].hooks
+
+
+def test_a_node_without_a_number_of_this_step_has_the_line_from_which_it_was_reached(lines, torch):
+    for number in range(1, 4):
+        step(lines, torch, "ab")
+        lines.after_step(number, (1,))
+    before = AddBackward0()
+    lines.after_step(4, (1,))
+    step(lines, torch, "a")
+    [node] = step(lines, torch, "x", before)
+    assert lines_of(lines, [node, before]) == ["x", "x"]
+
+
+def test_a_step_of_the_same_operators_that_takes_more_memory_is_followed(lines, torch):
+    held = {"requested_bytes": {"all": {"current": 1000}}, "allocation": {"all": {"allocated": 0}}}
+    torch._C._cuda_memoryStats = lambda card: held
+    for number in range(1, 6):
+        nodes = step(lines, torch, "abc")
+        lines.before_backward([result(torch, nodes[-1])])
+        assert bool(nodes[-1].hooks) == (number <= 3)
+        lines.after_step(number, (4,))
+    for current, is_followed in ((1009, False), (900, False), (2000, True), (1500, False), (2000, False), (3000, True)):
+        held["requested_bytes"]["all"]["current"] = current
+        nodes = step(lines, torch, "abc")
+        assert not nodes[-1].hooks
+        lines.before_backward([result(torch, nodes[-1])])
+        assert lines_of(lines, nodes) == (list("abc") if is_followed else []), current
+        lines.after_step(6, (4,))
+
+
+def test_few_steps_are_followed_at_once(lines, torch):
+    for number in range(1, 4):
+        step(lines, torch, "a")
+        lines.after_step(number, (1,))
+    followed = 0
+    for number in range(4, 4 + 2 * AT_ONCE):
+        followed += bool(step(lines, torch, chr(ord("a") + number))[-1].hooks)
+        lines.after_step(number, (1,))
+    assert followed == AT_ONCE
+    assert lines.values.begins is None
+
+
+def test_without_numbers_of_nodes_no_step_is_followed_at_once(settings, torch):
+    torch.autograd = types.SimpleNamespace(graph=types.SimpleNamespace(Node=Node))
+    torch._C._cuda_getDevice = lambda: 0
+    lines = BackwardLines(torch)
+    lines.install(types.SimpleNamespace(made=None, begins=None))
+    for number in range(1, 4):
+        step(lines, torch, "a")
+        lines.after_step(number, (1,))
+    assert lines.values.begins is None and not step(lines, torch, "b")[0].hooks
+
+
 def test_few_later_steps_are_followed(lines):
     lines.after_step(3, (1,))
     on = 0
@@ -81,4 +175,4 @@ def test_a_node_that_takes_no_hooks_ends_it(lines, torch):
     node = AddBackward0()
     del node.metadata
     lines.made(result(torch, node))
-    assert not lines.is_on and lines.values.made is None
+    assert not lines.is_on and lines.values.made is lines.values.begins is None

@@ -133,10 +133,13 @@ def test_operators_inside_an_operator_are_left_alone(values):
 
 
 def test_each_result_is_shown_to_who_listens(values):
-    made = []
-    values.made = made.append
+    begun, made = [], []
+    values.begins, values.made = begun.append, made.append
     out = values.call(add, "add", (known(values, 1), known(values, 2)), {})
-    assert made == [out]
+    assert (begun, made) == (["add"], [out])
+    values.made = None
+    values.call(add, "add", (known(values, 1), known(values, 2)), {})
+    assert (begun, made) == (["add", "add"], [out])
 
 
 def test_tensors_are_found_in_arguments(values):

@@ -75,7 +75,7 @@ impl Named {
 
     /// The same path, followed by the rules of `openat2`.
     pub(super) fn by_rules(mut self, base: PathBuf, path: &[u8], rules: u64) -> Self {
-        // Whether something is cached does not decide where a path leads.
+        // Whether something is cached does not change where a path leads.
         let rules = ResolveFlags::from_bits_truncate(rules) - ResolveFlags::CACHED;
         if rules.contains(ResolveFlags::IN_ROOT) {
             self = Self { base, rest: OsStr::from_bytes(path).into(), ..self };

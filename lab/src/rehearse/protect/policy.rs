@@ -102,7 +102,7 @@ fn is_device(path: &Path) -> bool {
     path.starts_with("/dev") && !own.iter().any(|folder| path.starts_with(folder))
 }
 
-/// True for names in `/dev` of what is not a block device but writes to disks or to the machine's memory.
+/// True for names in `/dev` of character devices that write to disks or to the machine's memory.
 fn is_named_as_disk(name: &str) -> bool {
     let numbered = ["sg", "nvme", "ng"].iter().filter_map(|kind| name.strip_prefix(kind));
     let is_numbered = numbered.into_iter().any(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));

@@ -61,7 +61,7 @@ impl Servers {
     }
 }
 
-/// Reads the paths of sockets that wait, without links, and names that are not paths.
+/// Reads the paths of sockets that wait, without links, and the names of those without a path.
 fn names(list: &str) -> BTreeSet<Vec<u8>> {
     let name = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();

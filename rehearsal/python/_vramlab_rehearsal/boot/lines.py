@@ -1,16 +1,31 @@
 """Lines of the forward pass to which allocations of the backward pass belong: its threads run no Python, so they have no lines of their own."""
 
+import bisect
 import sys
 
 from . import schema
 from .places import is_library
 from .settings import SETTINGS
 
-# Number of first steps that are followed; and of later ones, each after a step that made another number of allocations than all of these. Other
-# steps get their lines from one of these that made its allocations at the same lines.
-STEPS_WITH_LINES, MORE_WITH_LINES = 3, 8
+# Number of first steps that are followed; of later ones, each after a step that made another number of allocations than all of these; and of
+# those that are followed from where they differ: from the first operator on that no step before them had, or from a backward pass on before
+# which more memory is requested than before all of these. Other steps get their lines from one that made its allocations at the same lines.
+STEPS_WITH_LINES, MORE_WITH_LINES, AT_ONCE = 3, 8, 8
+# From so many times as much on, more memory is more: what a script keeps for a log grows, too.
+MORE_MEMORY = 1.01
 # Most marks.
 MAX_LINE_MARKS = 50000
+
+
+class Course:
+    """Where steps that were followed are after some operators."""
+
+    __slots__ = ("before", "following", "made", "place")
+
+    def __init__(self, before):
+        self.before, self.following = before, {}
+        # How many nodes of autograd the step has made by then, and the place of the last ones; None if the operator made none.
+        self.made = self.place = None
 
 
 class BackwardLines:
@@ -18,35 +33,84 @@ class BackwardLines:
 
     def __init__(self, torch):
         self.torch, self.values = torch, None
+        # Returns how many nodes of autograd there have been; releases before 2.1 do not say.
+        self.count = None
         self.clear()
 
     def clear(self):
         # Places: frames, innermost first. Marks: the card, the number of allocations on it until then, the place, the node's name.
         self.places, self.numbers, self.marks = [], {}, []
-        self.more, self.followed = MORE_WITH_LINES, set()
-        self.turn(True)
+        self.more, self.at_once, self.followed = MORE_WITH_LINES, AT_ONCE, set()
+        self.course = Course(None)
+        # Requested bytes before a backward pass that was followed, the most of them.
+        self.most = 0
+        self.begin(True)
+
+    def begin(self, is_on):
+        """A step begins."""
+        self.at, self.first = self.course, self.count() if self.count else None
+        # Nodes that were made before the step was followed: the numbers of the last ones at each place.
+        self.earlier = []
+        self.turn(is_on)
 
     def turn(self, is_on):
         self.is_on = is_on
         if self.values:
             self.values.made = self.made if is_on else None
+            self.values.begins = self.begins if is_on or (self.at_once > 0 and self.first is not None) else None
 
     def install(self, values):
         """The layer for values sees each operator of the forward pass."""
         if SETTINGS["stacks"] and hasattr(self.torch.autograd.graph.Node, "register_prehook"):
             self.values = values
-            self.turn(True)
+            self.count = getattr(self.torch.autograd, "_get_sequence_nr", None)
+            self.begin(True)
 
     def after_step(self, steps, requests):
         """`requests` are the numbers of allocations of this step, by card."""
         if self.is_on:
             self.followed.add(requests)
-        if steps < STEPS_WITH_LINES:
+        wanted = steps < STEPS_WITH_LINES
+        if not wanted and requests not in self.followed and self.more > 0:
+            self.more -= 1
+            wanted = True
+        self.begin(wanted)
+
+    def begins(self, name):
+        """Called with the name of each operator before it runs: a step that does what none before it did is followed from there on."""
+        following = self.at.following.get(name)
+        if following is None:
+            if not self.is_on:
+                self.follow_from_here()
+            following = self.at.following[name] = Course(self.at)
+        self.at = following
+
+    def follow_from_here(self):
+        self.at_once -= 1
+        self.earlier = self.made_until(self.at)
+        self.turn(True)
+
+    def before_backward(self, roots):
+        """Called with the tensors at which a backward pass begins: one of more memory is followed. Its operators were those of another step."""
+        values = self.values
+        if values is None or values.begins is None:
             return
-        wanted = requests not in self.followed and self.more > 0
-        self.more -= wanted
-        if wanted != self.is_on:
-            self.turn(wanted)
+        requested = self.torch._C._cuda_memoryStats(self.torch._C._cuda_getDevice())["requested_bytes"]["all"]["current"]
+        if not self.is_on and requested > MORE_MEMORY * self.most:
+            self.follow_from_here()
+            for root in roots:
+                self.mark(root.grad_fn, self.place())
+        if self.is_on:
+            self.most = max(self.most, requested)
+
+    def made_until(self, course):
+        """Returns the numbers of nodes that the operators until there made, with their places, in order."""
+        found = []
+        while course is not None:
+            if course.made is not None:
+                found.append((course.made, course.place))
+            course = course.before
+        return found[::-1]
 
     def made(self, out):
         """Called with the result of an operator: marks the nodes that it made."""
@@ -54,14 +118,18 @@ class BackwardLines:
             for one in out if type(out) in (tuple, list) else (out,):
                 node = getattr(one, "grad_fn", None) if isinstance(one, self.torch.Tensor) else None
                 if node is not None and "vramlab" not in node.metadata:
-                    self.mark_nodes(node)
+                    place = self.place()
+                    if self.first is not None:
+                        self.at.made, self.at.place = self.number_of(node), place
+                    self.mark(node, place)
         except Exception:
             # A node that takes no hooks: allocations of the backward pass stay without lines.
-            self.more = 0
+            self.more = self.at_once = 0
             self.turn(False)
 
-    def mark_nodes(self, node):
-        place, nodes = self.place(), [node]
+    def mark(self, node, place):
+        """Marks a node, and those that follow it in the backward pass."""
+        nodes = [node]
         while nodes:
             node = nodes.pop()
             # Nothing here keeps a node: it would keep what it saved.
@@ -71,8 +139,20 @@ class BackwardLines:
             name = type(node).__name__
             if name == "AccumulateGrad":
                 continue
-            node.register_prehook(self.starts(place, name))
+            node.register_prehook(self.starts(self.place_of(node, place), name))
             nodes.extend(following for following, _ in node.next_functions)
+
+    def number_of(self, node):
+        """Returns the number of a node in this step."""
+        return node._sequence_nr() - self.first
+
+    def place_of(self, node, place):
+        """Returns the place of a node that was reached from one that was made at a place."""
+        # Threads of the backward pass have numbers of their own: what they make has the place from which it was reached.
+        number = self.number_of(node) if self.earlier else -1
+        if number < 0 or number > self.earlier[-1][0]:
+            return place
+        return self.earlier[bisect.bisect_left(self.earlier, (number, -1))][1]
 
     def starts(self, place, name):
         marks, core = self.marks, self.torch._C

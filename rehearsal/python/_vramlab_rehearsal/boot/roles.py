@@ -28,6 +28,8 @@ class Roles:
 
         self.torch = torch
         self.modules = weakref.WeakSet()
+        # Called with the tensors at which a backward pass begins.
+        self.begins = None
         self.clear()
 
     def clear(self):
@@ -69,6 +71,8 @@ class Roles:
             outer = self.depth == 0
             if outer:
                 self.backward.append([now(), None])
+                if self.begins:
+                    self.begins(args[0])
             self.depth += 1
             try:
                 return run(*args, **kwargs)

@@ -48,6 +48,7 @@ class Watch:
             answer.values = install(torch)
             answer.roles.watch_inputs(answer.values)
             guarded(answer.lines.install)(answer.values)
+            answer.roles.begins = guarded(answer.lines.before_backward)
         import atexit
 
         atexit.register(guarded(answer.end), "exit")

@@ -52,8 +52,8 @@ class Values(Known):
         self.callback = self.mode = None
         # Called with a tensor of the host and the result of `to` or `cuda` on it.
         self.moved = None
-        # Called with the result of each operator.
-        self.made = None
+        # Called with the name of each operator before it runs, and with its result.
+        self.begins = self.made = None
         # Types of values that contain no tensors.
         self.scalars = frozenset((type(None), bool, int, float, str, torch.dtype, torch.device, torch.memory_format, torch.layout, type(...)))
 
@@ -99,9 +99,12 @@ class Values(Known):
         return sum(generator.get_offset() for generator in cuda.default_generators)
 
     def call(self, function, name, args, kwargs):
-        if self.made is None or self.doing.now.busy:
+        if self.begins is None or self.doing.now.busy:
             return self.run(function, name, args, kwargs)
+        self.begins(name)
         out = self.run(function, name, args, kwargs)
+        if self.made is None:
+            return out
         with self.torch._C.DisableTorchFunction():
             self.made(out)
         return out
