@@ -4,7 +4,7 @@
 #   scripts/card/all.sh RESULTS BIN PEERS [OLD]
 #
 # BIN has conformance-cuda, bench-kernels and peer-vramlab (scripts/gpu-check.sh pack makes them), PEERS has peer_torch.py and peer_torch_tuned.py, OLD has
-# the bench-kernels to compare with. First, side by side, what is not timed: trainings and their repetitions, snapshots, the conformance suite, and PyTorch's
+# the bench-kernels to compare with. First, side by side, what is not timed: trainings, cuDNN's workspaces, snapshots, the conformance suite, and PyTorch's
 # compiler. Then, one after the other, what is: kernels, steps, contexts. RESULTS gets a file for each; a part that takes longer than its share is ended.
 set -u
 results=$1 bin=$2 peers=$3 old=${4:-}
@@ -28,10 +28,10 @@ part() {
 
 nvidia-smi >"$results/nvidia-smi.log" 2>&1
 tail -n 12 "$results/nvidia-smi.log"
-(
-    part 250 trainings python3 "$card/trainings.py" record "$results/others.json.gz" --list others --jobs 7 --seconds 150
-    part 60 repeated python3 "$card/trainings.py" record "$results/repeated.json.gz" --list others --only benchmark --times 3 --jobs 6 --seconds 35
-) &
+part 215 trainings python3 "$card/trainings.py" record "$results/predicted.json.gz" --list predicted --jobs 5 --seconds 150 &
+for share in 1 2 3 4; do
+    part 215 "workspaces-$share" python3 "$card/workspaces.py" "$results/workspaces-$share.json" --seconds 170 --share "$share/4" --tables "$card/../../lab/src/run/workspaces/tables" &
+done
 part 170 conformance $ours "$bin/conformance-cuda" --quiet &
 part 170 conformance-own-attention $ours VRAMLAB_CUDNN=0 "$bin/conformance-cuda" --quiet attention &
 part 170 conformance-cudnn-attention $ours VRAMLAB_CUDNN=first "$bin/conformance-cuda" --quiet attention &

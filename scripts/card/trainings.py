@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains each of a list of scripts on the card of this machine, or rehearsed, and compares what they took.
 
-    python trainings.py record RECORDINGS.json.gz [--rehearsed LIBRARY --card CARD.json] [--public FOLDER] [--list proof|networks|others|public] [--times N] [--jobs N] [--only WORD] [--seconds S]
+    python trainings.py record RECORDINGS.json.gz [--rehearsed LIBRARY --card CARD.json] [--public FOLDER] [--list proof|networks|others|predicted|public] [--times N] [--jobs N] [--only WORD] [--seconds S]
     python trainings.py compare REAL.json.gz REHEARSED.json.gz FILE.json
 
 `record` without LIBRARY runs on the card, and needs none of this project's programs; LIBRARY is libvramlab_rehearsal.so, and CARD.json has the
@@ -50,6 +50,13 @@ OTHERS = [
     "transformers_network qwen3 4 512 autocast", "transformers_network mixtral 4 512", "transformers_network opt 8 512 bfloat16", "transformers_network phi 4 512 autocast checkpointed",
     "transformers_network gpt_neox 4 1024", "transformers_network roberta 16 256 autocast", "transformers_network wav2vec2 4 48000", "transformers_network gpt2 8 1024 bfloat16 checkpointed",
     "compiled_network resnet50 64 autocast", "compiled_network vit_b_16 32", "compiled_network gpt2 8", "compiled_network gpt2 8 autocast reduce-overhead",
+]
+# Networks that `vramlab predict` has itself, some with batches that no table has.
+PREDICTED = [
+    "torchvision_network resnet18 48", "torchvision_network resnet18 63 autocast", "torchvision_network resnet34 64", "torchvision_network resnet50 64", "torchvision_network resnet50 50 autocast",
+    "torchvision_network resnet50 96 autocast channels_last", "torchvision_network vgg16 32", "torchvision_network vgg16 27 autocast", "torchvision_network mobilenet_v2 96",
+    "torchvision_network mobilenet_v2 64 autocast", "torchvision_network densenet121 48", "torchvision_network densenet121 32 autocast", "torchvision_network convnext_tiny 64",
+    "torchvision_network convnext_small 37 autocast", "torchvision_network convnext_base 16", "torchvision_network convnext_large 24 autocast",
 ]
 # Public scripts: the checkout, the script and its words.
 PUBLIC = [
@@ -116,6 +123,7 @@ def run(case, library, card, public):
 def cases_of(lists, public, only):
     """Pairs of a checkout (None: this repository's) and the line of a script."""
     known: dict = {"proof": [(None, f"{name}.py") for name in proof.SCRIPTS], "networks": [(None, line) for line in NETWORKS], "others": [(None, line) for line in OTHERS],
+             "predicted": [(None, line) for line in PREDICTED],
              "public": PUBLIC if public else []}
     return [case for name in lists for case in known[name] if only in f"{case[0] or ''} {case[1]}"]
 

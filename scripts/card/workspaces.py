@@ -2,15 +2,20 @@
 """Asks cuDNN on the card of this machine how large its workspaces are for the convolutions of networks, as PyTorch calls them.
 
     python workspaces.py FILE.json [--seconds S] [--modes default,deterministic,benchmark] [--types float32,bfloat16,float16] NETWORK BATCH [NETWORK BATCH ...]
+    python workspaces.py FILE.json [--seconds S] [--share K/N] --tables FOLDER
 
 Every convolution of a training step of torchvision's NETWORK is called alone, forward, and backward for its input and its weight. What the
 allocator gave besides the results is the workspace. FILE.json has a row for each kind of convolution, type, memory format and mode; with
 `benchmark` the figures are those of a later call, when cuDNN's choice is made. The order is drawn with a fixed seed, so that what S seconds
-leave out is drawn too.
+leave out is drawn too. With `--tables` the convolutions are those of the tables of this card's capability in FOLDER (`lab/src/run/workspaces/tables`),
+and the rows have what the table names beside what was measured; `--share 2/5` is the second of five equal parts.
 """
 import argparse
+import gzip
 import json
+import pathlib
 import random
+import struct
 import time
 
 import torch
@@ -19,6 +24,9 @@ import torchvision
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 COLUMNS = ["network", "count", "input", "weight", "stride", "padding", "dilation", "groups", "type", "format", "mode", "forward", "input_gradient", "weight_gradient"]
 PASSES = ("forward", "input_gradient", "weight_gradient")
+# A row of a table: a case in 17 numbers, three workspaces, and a bit for each that a card may change.
+ROW = struct.Struct(">17I3QB")
+TABLE_COLUMNS = ["input", "weight", "stride", "padding", "dilation", "groups", "type", "format", *PASSES, "named_forward", "named_input_gradient", "named_weight_gradient", "ranged"]
 
 
 def convolutions(network, batch):
@@ -40,15 +48,12 @@ def convolutions(network, batch):
 
 
 def allocated(call):
-    """Sizes of what a call allocates, without its results."""
-    torch.cuda.synchronize()
-    torch.cuda.memory._record_memory_history(max_entries=1000)
-    results = [result for result in call() if result is not None]
-    torch.cuda.synchronize()
-    events = torch.cuda.memory._snapshot()["device_traces"][0]
-    torch.cuda.memory._record_memory_history(enabled=None)
-    places = {result.data_ptr() for result in results}
-    return [event["size"] for event in events if event["action"] == "alloc" and event["addr"] not in places]
+    """Bytes that a call asks for at its peak, without its results."""
+    torch.cuda.reset_peak_memory_stats()
+    results = call()
+    said = torch.cuda.memory_stats()
+    del results
+    return said["requested_bytes.all.peak"] - said["requested_bytes.all.current"]
 
 
 def layouts(dimensions):
@@ -71,17 +76,58 @@ def measured(key, dtype, layout, mode):
     if mode == "benchmark":
         for call in calls.values():
             call()
-    return {name: sum(allocated(call)) for name, call in calls.items()}
+    return {name: allocated(call) for name, call in calls.items()}
+
+
+def of_tables(given):
+    """Measures what the tables of this card's capability name."""
+    place, parts = map(int, given.share.split("/"))
+    major, minor = torch.cuda.get_device_capability()
+    cases = [(kind, row) for kind in TYPES
+             for row in ROW.iter_unpack(gzip.decompress((pathlib.Path(given.tables) / f"sm{major}{minor}-{kind}.gz").read_bytes()))]
+    random.Random(1).shuffle(cases)
+    cases = cases[place - 1::parts]
+    rows, failed, begin = [], [], time.monotonic()
+    for kind, row in cases:
+        if time.monotonic() - begin > given.seconds:
+            break
+        layout = "channels_last" if row[1] else "contiguous"
+        key = (row[2:6], row[6:10], row[10:12], row[12:14], row[14:16], row[16])
+        try:
+            found = measured(key, TYPES[kind], layouts(4)[layout], "default")
+        except RuntimeError as error:
+            failed.append([*key, kind, layout, str(error)[:200]])
+            torch.cuda.empty_cache()
+            continue
+        rows.append([*key, kind, layout, *found.values(), *row[17:]])
+        # Other processes need the card, too.
+        if torch.cuda.memory_reserved() > 8 << 30:
+            torch.cuda.empty_cache()
+    write(given.file, len(cases), rows, failed, TABLE_COLUMNS, begin)
+
+
+def write(path, count, rows, failed, columns, begin):
+    said = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "cudnn": torch.backends.cudnn.version(),
+            "what": "workspaces of cuDNN's convolutions in bytes, as PyTorch calls them: scripts/card/workspaces.py", "left_out": count - len(rows) - len(failed),
+            "failed": failed, "columns": columns, "rows": rows}
+    with open(path, "w") as file:
+        json.dump(said, file, separators=(",", ":"))
+    print(len(rows), "rows of", count, f"{time.monotonic() - begin:.0f} s,", len(failed), "failed")
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("file")
+    parser.add_argument("--tables")
+    parser.add_argument("--share", default="1/1")
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--modes", default="default")
     parser.add_argument("--types", default="float32,bfloat16")
-    parser.add_argument("words", nargs="+")
+    parser.add_argument("words", nargs="*")
     given = parser.parse_args()
+    if given.tables:
+        of_tables(given)
+        return
     wanted = {}
     for network, batch in zip(given.words[::2], map(int, given.words[1::2])):
         for key, count in convolutions(network, batch).items():
@@ -99,12 +145,7 @@ def main():
             failed.append([*key, kind, layout, mode, str(error)[:200]])
             continue
         rows.append([name, wanted[key][1], *key, kind, layout, mode, *found.values()])
-    said = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "cudnn": torch.backends.cudnn.version(),
-            "what": "workspaces of cuDNN's convolutions in bytes, as PyTorch calls them: scripts/card/workspaces.py", "left_out": len(cases) - len(rows) - len(failed),
-            "failed": failed, "columns": COLUMNS, "rows": rows}
-    with open(given.file, "w") as file:
-        json.dump(said, file, separators=(",", ":"))
-    print(len(rows), "rows of", len(cases), f"{time.monotonic() - begin:.0f} s,", len(failed), "failed, largest", max((max(row[-3:]) for row in rows), default=0))
+    write(given.file, len(cases), rows, failed, COLUMNS, begin)
 
 
 if __name__ == "__main__":

@@ -76,7 +76,10 @@ pub(super) fn named(word: &str) -> Result<What, Failure> {
         return Ok(What::Hub { name: word.into(), config });
     }
     match path.extension().and_then(|ending| ending.to_str()) {
-        Some("py" | "json" | "pt2" | "toml" | "yaml" | "yml" | "ipynb") => {
+        Some("json") => Err(Failure::usage(format!(
+            "{word}: there is no such file; a built-in network needs none: vramlab predict gpt2 --gpu rtx4090"
+        ))),
+        Some("py" | "pt2" | "toml" | "yaml" | "yml" | "ipynb") => {
             Err(Failure::usage(format!("{word}: there is no such file")))
         }
         _ => elsewhere(word),

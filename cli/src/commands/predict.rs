@@ -29,7 +29,7 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
 
 /// Predicts a network of this program by a dry run.
 fn built_in(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
-    let workspaces = Workspaces::new(args.any.cudnn, args.paper.model.python.as_deref(), ui);
+    let workspaces = Workspaces::new(args.any.cudnn, args.paper.model.python.as_deref(), ui)?;
     let paper = on_paper().with_workspaces_of(&workspaces);
     let plan = Plan::predict(args, spec, ui)?.for_page(&args.page).rows_for(&args.output);
     // What only the details show is not computed for an answer without them.
@@ -161,8 +161,7 @@ fn of_run(mut figures: Figures, report: &Report) -> Figures {
             figures.allocated_bytes = figures.allocated_bytes.max(peak.bytes);
             figures.reserved_bytes = figures.reserved_bytes.max(peak.reserved_bytes);
             if let Some(bound) = &mut figures.with_cudnn {
-                let least = peak.reserved_bytes.saturating_add(bound.context_bytes);
-                bound.upper_bytes = bound.upper_bytes.max(least);
+                bound.upper_bytes = bound.upper_bytes.max(peak.reserved_bytes.saturating_add(bound.context_bytes));
             }
             // Until memory is flat a run may take more steps than it was given.
             if let Some(reserved) = figures.room.as_mut().and_then(|room| room.reserved_bytes.as_mut()) {

@@ -11,6 +11,7 @@ use memcore::profile::ConvolutionCase;
 
 use super::any_model::ONLY_BUILT_IN;
 use crate::args::AskCudnn;
+use crate::exit::Result;
 use crate::file_lock::FileLock;
 use crate::ui::Ui;
 use crate::whole_file::WholeFile;
@@ -32,10 +33,12 @@ pub(crate) struct Workspaces<'a> {
 
 impl<'a> Workspaces<'a> {
     /// Finds the PyTorch that would be asked; none is started. `named`: the Python that a flag names.
-    pub(crate) fn new(asks: AskCudnn, named: Option<&'a Path>, ui: &'a Ui) -> Self {
-        let python = Python::find(named, &of_process).ok().flatten();
-        let torch = python.and_then(|python| python.version_of("torch"));
-        Self { asks, named, torch, ui, failed: AtomicBool::new(false) }
+    ///
+    /// # Errors
+    /// A name that does not lead to a Python.
+    pub(crate) fn new(asks: AskCudnn, named: Option<&'a Path>, ui: &'a Ui) -> Result<Self> {
+        let torch = Python::find(named, &of_process)?.and_then(|python| python.version_of("torch"));
+        Ok(Self { asks, named, torch, ui, failed: AtomicBool::new(false) })
     }
 
     /// The file of what this PyTorch's cuDNN answered for a compute capability; `None` without a PyTorch or a folder for such files.
@@ -87,15 +90,23 @@ impl KnowsWorkspaces for Workspaces<'_> {
     }
 
     fn asks(&self, decides: bool) -> bool {
-        let may = cfg!(target_os = "linux") && std::env::var_os(ONLY_BUILT_IN).is_none();
         match self.asks {
             AskCudnn::None => false,
-            AskCudnn::Ask => may,
-            AskCudnn::Auto => may && decides && self.torch.is_some() && !self.failed.load(Ordering::Relaxed),
+            AskCudnn::Ask => true,
+            AskCudnn::Auto => {
+                let may = cfg!(target_os = "linux") && std::env::var_os(ONLY_BUILT_IN).is_none();
+                may && decides && self.torch.is_some() && !self.failed.load(Ordering::Relaxed)
+            }
         }
     }
 
     fn ask(&self, sm: u32, cases: &[ConvolutionCase]) -> lab::Result<Option<WorkspaceTable>> {
+        if std::env::var_os(ONLY_BUILT_IN).is_some() {
+            return Err(lab::Error::usage(
+                "cudnn",
+                format!("ask starts a Python, which {ONLY_BUILT_IN} forbids; leave it out"),
+            ));
+        }
         let answered = lab::python::interpreter(self.named, &of_process).and_then(|python| {
             self.ui.tell(format!("asking cuDNN of {} about {} convolutions", python.display(), cases.len()));
             ask(&python, sm, cases)

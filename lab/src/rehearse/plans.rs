@@ -1,6 +1,5 @@
 //! Asks the cuDNN of a Python's PyTorch for workspaces of convolutions (`plans.py`), on a card that is not there.
 
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -28,7 +27,7 @@ const MOST: u16 = 188;
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Told {
-    Named { cudnn: u32, rows: Vec<[u64; 4]> },
+    Named { cudnn: u32, rows: Vec<(u64, u64, u64, u8)> },
     Refused { refused: String },
 }
 
@@ -48,9 +47,9 @@ pub fn ask_cudnn(python: &Path, card: &RequestedCard, cases: &[ConvolutionCase])
             Err(cannot("it gave another number of answers".into()))
         }
         Told::Named { cudnn, rows } => {
-            let named = rows.iter().map(|[forward, input, weight, mask]| NamedWorkspaces {
+            let named = rows.iter().map(|(forward, input, weight, ranged)| NamedWorkspaces {
                 bytes: [*forward, *input, *weight],
-                ranged: std::array::from_fn(|pass| mask >> pass & 1 == 1),
+                ranged: *ranged,
             });
             let rows = asked.iter().map(|(case, _)| (*case).clone()).zip(named).collect();
             Ok(WorkspaceTable::new(cudnn, range_bytes(card.multiprocessors.unwrap_or(MOST)), rows))
@@ -90,7 +89,6 @@ fn answer(python: &Path, card: &RequestedCard, input: &str) -> Result<String> {
         (writer.join(), output)
     });
     let output = output.map_err(cannot)?;
-    let _ = fs::remove_dir_all(folder.path());
     if output.status.success() && matches!(written, Ok(Ok(()))) {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }

@@ -13,7 +13,7 @@ use super::flat::MOST_DIFFERENT_ROUNDS;
 use super::requests::{MICRO_BATCHES, Requests, STEP_ENDED, STEPS, Served};
 use super::resolve::resolve;
 use super::session::{Session, flow};
-use super::spec::{AllocatorSpec, RunSpec, TrainingSpec};
+use super::spec::{AllocatorSpec, Convolutions, RunSpec, TrainingSpec};
 
 /// The requests of a run, and how long it goes on.
 pub(super) struct Course {
@@ -66,15 +66,12 @@ type Found = Result<(Requests, Deviations), Known>;
 /// What is known of one run; whoever asks first finds it, and others wait.
 type Slot = Arc<Mutex<Option<Known>>>;
 
-/// What tells apart runs whose fields are alike: what their convolutions take.
-type Taken = (bool, Option<u64>);
-
 /// Makes dry runs with these backends until a stop is requested, and keeps what is known of them.
 pub(super) struct Noted<'a> {
     backends: &'static [Entry],
     stop: &'a (dyn Fn() -> bool + Sync),
     /// By all fields of the run but the allocator's, and by what its convolutions take.
-    slots: Mutex<HashMap<(String, Taken), Slot>>,
+    slots: Mutex<HashMap<(String, Convolutions), Slot>>,
 }
 
 impl<'a> Noted<'a> {
@@ -93,7 +90,7 @@ impl<'a> Noted<'a> {
             spec.training.optimizer_impl = None;
         }
         let text = serde_json::to_string(&spec).map_err(|error| Error::usage("run", error.to_string()))?;
-        let key = (text, spec.profile.convolutions.identity());
+        let key = (text, spec.profile.convolutions.clone());
         let slot = locked(&self.slots).entry(key).or_default().clone();
         let mut slot = locked(&slot);
         if let Some(known) = slot.as_ref().filter(|known| known.answers(room)) {

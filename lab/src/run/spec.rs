@@ -207,7 +207,7 @@ pub struct ProfileSpec {
 }
 
 /// What convolutions take besides their operands: no field of a run, but a further run for another figure.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Convolutions {
     /// What the profile says.
     #[default]
@@ -216,17 +216,6 @@ pub enum Convolutions {
     Copying,
     /// What cuDNN named.
     Named(ConvolutionWorkspaces),
-}
-
-impl Convolutions {
-    /// What differs between any two that are not equal.
-    pub(super) fn identity(&self) -> (bool, Option<u64>) {
-        match self {
-            Self::AsProfiled => (false, None),
-            Self::Copying => (true, None),
-            Self::Named(workspaces) => (false, Some(workspaces.identity())),
-        }
-    }
 }
 
 /// How much memory there is, and how it is handed out.

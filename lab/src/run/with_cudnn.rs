@@ -10,16 +10,6 @@ use super::paper::{Paper, Part, Room};
 use super::spec::RunSpec;
 use super::workspaces::{KnowsWorkspaces, WorkspaceTable};
 
-/// A run with a table of workspaces.
-enum Tried {
-    /// The table has all of its convolutions.
-    Known(ConvolutionBound),
-    /// These are not in the table.
-    Missing(Vec<ConvolutionCase>),
-    /// It cannot be made with cuDNN.
-    Refused,
-}
-
 impl Paper<'_> {
     /// The figures of a run with convolutions, where cuDNN computes them. `may_ask`: whether somebody may be asked for workspaces.
     pub(super) fn with_cudnn(
@@ -31,9 +21,9 @@ impl Paper<'_> {
     ) -> Result<ConvolutionBound> {
         let Some((knows, sm)) = self.who_knows(spec) else { return self.bounded(spec, workspace_bytes, (needs, room)) };
         let known = knows.known(sm);
-        let mut tried = known.as_ref().map(|table| self.with_table(spec, table, room)).transpose()?;
-        if let Some(Tried::Known(bound)) = tried {
-            return Ok(bound);
+        let named = known.as_ref().map(|table| self.named(spec, table, room)).transpose()?;
+        if let Some(named) = named.flatten() {
+            return Ok(named);
         }
         let bound = self.bounded(spec, workspace_bytes, (needs, room))?;
         let fits = room.filter(|room| room.reserved_bytes.is_some());
@@ -41,15 +31,11 @@ impl Paper<'_> {
         if !may_ask || !knows.asks(decides) {
             return Ok(bound);
         }
-        if tried.is_none() {
-            tried = Some(self.with_table(spec, &WorkspaceTable::default(), room)?);
-        }
-        let Some(Tried::Missing(cases)) = tried else { return Ok(bound) };
-        let Some(table) = knows.ask(sm, &cases)? else { return Ok(bound) };
-        Ok(match self.with_table(spec, &table, room)? {
-            Tried::Known(named) => named,
-            Tried::Missing(_) | Tried::Refused => bound,
-        })
+        let mut cases = self.convolutions(spec)?;
+        cases.retain(|case| known.as_ref().is_none_or(|table| table.named(case).is_none()));
+        let table = if cases.is_empty() { None } else { knows.ask(sm, &cases)? };
+        let named = table.map(|table| self.named(spec, &table, room)).transpose()?;
+        Ok(named.flatten().unwrap_or(bound))
     }
 
     /// The convolutions of a run that PyTorch gives to cuDNN, in order; none if it cannot be made with cuDNN.
@@ -57,10 +43,9 @@ impl Paper<'_> {
     /// # Errors
     /// Those of the run.
     pub fn convolutions(&self, spec: &RunSpec) -> Result<Vec<ConvolutionCase>> {
-        match self.with_table(spec, &WorkspaceTable::default(), None)? {
-            Tried::Missing(cases) => Ok(cases),
-            Tried::Known(_) | Tried::Refused => Ok(Vec::new()),
-        }
+        let noting = ConvolutionWorkspaces::noting();
+        let is_made = self.reserved(spec, &noting)?.is_some();
+        Ok(noting.cases().into_iter().filter(|_| is_made).map(|(case, _)| case).collect())
     }
 
     /// Who knows the workspaces of a run, and the compute capability of its card.
@@ -69,35 +54,31 @@ impl Paper<'_> {
         Some((knows, Profile::named(&spec.like())?.compute_capability?))
     }
 
-    /// The figures with the workspaces of a table.
-    fn with_table(&self, spec: &RunSpec, table: &WorkspaceTable, room: Option<Room>) -> Result<Tried> {
-        let workspaces = table.workspaces(false);
-        let reserved = |workspaces: &ConvolutionWorkspaces| {
-            let run = spec.clone().with_workspaces(workspaces.clone()).endless();
-            match self.taken_by(&run, Part::UntilFlat) {
-                Ok(taken) => Ok(taken.needs.map(|needs| needs.reserved_bytes)),
-                Err(Error::Interrupted) => Err(Error::Interrupted),
-                // The plain run was made, so the error is about cuDNN.
-                Err(_) => Ok(None),
-            }
-        };
-        let Some(expected) = reserved(&workspaces)? else { return Ok(Tried::Refused) };
-        let cases = workspaces.cases();
-        let is_ranged = |case| table.named(case).is_some_and(|named| named.ranged.contains(&true));
-        let (ranged, largest) = (
-            cases.iter().any(|(case, _)| is_ranged(case)),
-            cases.iter().filter_map(|(_, bytes)| bytes.as_ref()?.iter().max()).max().copied().unwrap_or(0),
-        );
-        let missing: Vec<_> = cases.into_iter().filter(|(_, bytes)| bytes.is_none()).map(|(case, _)| case).collect();
-        if !missing.is_empty() {
-            return Ok(Tried::Missing(missing));
+    /// What a run with these workspaces reserves; `None` if it cannot be made with cuDNN, or with these.
+    fn reserved(&self, spec: &RunSpec, workspaces: &ConvolutionWorkspaces) -> Result<Option<u64>> {
+        let run = spec.clone().with_workspaces(workspaces.clone()).endless();
+        match self.taken_by(&run, Part::UntilFlat) {
+            Ok(taken) => Ok(taken.needs.map(|needs| needs.reserved_bytes)),
+            Err(Error::Interrupted) => Err(Error::Interrupted),
+            // The plain run was made, so the error is about cuDNN.
+            Err(_) => Ok(None),
         }
+    }
+
+    /// The figures with the workspaces of a table; `None` if it lacks one, or the run cannot be made with cuDNN.
+    fn named(&self, spec: &RunSpec, table: &WorkspaceTable, room: Option<Room>) -> Result<Option<ConvolutionBound>> {
+        let workspaces = table.workspaces(false);
+        let Some(expected) = self.reserved(spec, &workspaces)? else { return Ok(None) };
+        let cases = workspaces.cases();
+        let is_ranged = |case| table.named(case).is_some_and(|named| named.ranged != 0);
+        let ranged = cases.iter().any(|(case, _)| is_ranged(case));
+        let largest = cases.iter().flat_map(|(_, bytes)| bytes).max().copied().unwrap_or(0);
         let most = if ranged { table.workspaces(true) } else { workspaces.clone() };
-        let Some(upper) = reserved(&most)? else { return Ok(Tried::Refused) };
+        let Some(upper) = self.reserved(spec, &most)? else { return Ok(None) };
         let bound = |reserved| ConvolutionBound::of_named(table.cudnn, largest, reserved);
         let whole = bound([expected, upper.max(expected)]);
         let Some(room) = room.filter(|room| room.budget_bytes < whole.upper_bytes) else {
-            return Ok(Tried::Known(whole));
+            return Ok(Some(whole));
         };
         // As for a bound: what is reserved beyond need is freed before memory runs out.
         let within = |workspaces: &ConvolutionWorkspaces, bytes| {
@@ -108,7 +89,7 @@ impl Paper<'_> {
         let least = within(&workspaces, room.budget_bytes.saturating_sub(whole.context_bytes))?;
         let most = within(&most, ConvolutionBound::rest_of_named(room.budget_bytes))?;
         let expected = least.unwrap_or(expected);
-        Ok(Tried::Known(bound([expected, most.unwrap_or(upper).max(expected)])))
+        Ok(Some(bound([expected, most.unwrap_or(upper).max(expected)])))
     }
 
     /// The upper figure of a run whose workspaces nobody knows.

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::KernelCall;
 use crate::backend::kernel::Conv2dGeometry;
 use crate::dtype::DType;
+use crate::error::{Error, Result};
 
 /// A convolution as cuDNN chooses by: types, layout and sizes. Lists have one number for each spatial dimension.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,14 +65,14 @@ pub type PassBytes = [u64; 3];
 /// Tells the workspaces of a case, if they are known.
 type Lookup = dyn Fn(&ConvolutionCase) -> Option<PassBytes> + Send + Sync;
 
-/// Workspaces by case. Each case is looked up once and noted; what is not known takes nothing. Clones share both.
+/// Workspaces by case, which notes the cases that it is asked for. Clones share both.
 #[derive(Clone)]
 pub struct ConvolutionWorkspaces(Arc<Cases>);
 
 struct Cases {
     identity: u64,
     lookup: Box<Lookup>,
-    seen: Mutex<BTreeMap<ConvolutionCase, Option<PassBytes>>>,
+    seen: Mutex<BTreeMap<ConvolutionCase, PassBytes>>,
 }
 
 impl fmt::Debug for ConvolutionWorkspaces {
@@ -87,32 +89,50 @@ impl PartialEq for ConvolutionWorkspaces {
 
 impl Eq for ConvolutionWorkspaces {}
 
+impl Hash for ConvolutionWorkspaces {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
+    }
+}
+
 impl ConvolutionWorkspaces {
-    /// Makes workspaces of what a function tells, which is `None` for a case that is not known.
+    /// Makes workspaces of what a function tells. A case for which it tells `None` is an error, so that a run ends there.
     pub fn new(lookup: impl Fn(&ConvolutionCase) -> Option<PassBytes> + Send + Sync + 'static) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let identity = NEXT.fetch_add(1, Ordering::Relaxed);
         Self(Arc::new(Cases { identity, lookup: Box::new(lookup), seen: Mutex::default() }))
     }
 
-    fn seen(&self) -> MutexGuard<'_, BTreeMap<ConvolutionCase, Option<PassBytes>>> {
+    /// Makes workspaces of nothing, for a run that notes its cases.
+    pub fn noting() -> Self {
+        Self::new(|_| Some([0; 3]))
+    }
+
+    fn seen(&self) -> MutexGuard<'_, BTreeMap<ConvolutionCase, PassBytes>> {
         self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the workspace of a case in bytes, 0 if it is not known.
-    pub fn bytes(&self, case: ConvolutionCase, pass: ConvolutionPass) -> u64 {
+    /// Returns the workspace of a case in bytes.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a case that is not known.
+    pub fn bytes(&self, case: ConvolutionCase, pass: ConvolutionPass) -> Result<u64> {
         let mut seen = self.seen();
-        let known = seen.entry(case).or_insert_with_key(|case| (self.0.lookup)(case));
-        known.map_or(0, |bytes| bytes[pass as usize])
+        if let Some(bytes) = seen.get(&case) {
+            return Ok(bytes[pass as usize]);
+        }
+        let known = (self.0.lookup)(&case).ok_or_else(|| Error::invalid("conv2d", "its workspace is not known"))?;
+        seen.insert(case, known);
+        Ok(known[pass as usize])
     }
 
-    /// Returns the cases that were looked up, in order; of a case that is not known, without workspaces.
-    pub fn cases(&self) -> Vec<(ConvolutionCase, Option<PassBytes>)> {
+    /// Returns the cases that were asked for and are known, in order.
+    pub fn cases(&self) -> Vec<(ConvolutionCase, PassBytes)> {
         self.seen().iter().map(|(case, known)| (case.clone(), *known)).collect()
     }
 
     /// A number that no others have but clones.
-    pub fn identity(&self) -> u64 {
+    fn identity(&self) -> u64 {
         self.0.identity
     }
 }
@@ -122,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_is_noted_and_takes_nothing() {
+    fn cases_are_noted_and_what_is_not_known_is_an_error() {
         let case = |n| ConvolutionCase {
             dtype: DType::F32,
             channels_last: false,
@@ -134,10 +154,13 @@ mod tests {
             groups: 1,
         };
         let workspaces = ConvolutionWorkspaces::new(|case| (case.input[0] == 2).then_some([1, 2, 3]));
-        assert_eq!(workspaces.bytes(case(2), ConvolutionPass::WeightGradient), 3);
-        assert_eq!(workspaces.clone().bytes(case(4), ConvolutionPass::Forward), 0);
-        assert_eq!(workspaces.cases(), [(case(2), Some([1, 2, 3])), (case(4), None)]);
+        assert_eq!(workspaces.clone().bytes(case(2), ConvolutionPass::WeightGradient).unwrap(), 3);
+        assert!(workspaces.bytes(case(4), ConvolutionPass::Forward).is_err());
+        assert_eq!(workspaces.cases(), [(case(2), [1, 2, 3])]);
+        let noting = ConvolutionWorkspaces::noting();
+        assert_eq!(noting.bytes(case(4), ConvolutionPass::Forward).unwrap(), 0);
+        assert_eq!(noting.cases(), [(case(4), [0; 3])]);
         assert_eq!(workspaces, workspaces.clone());
-        assert_ne!(workspaces, ConvolutionWorkspaces::new(|_| None));
+        assert_ne!(workspaces, noting);
     }
 }

@@ -89,14 +89,14 @@ impl ConvolutionBound {
 
     /// The bound of a run that reserves so much if each convolution takes its operands and its result once more.
     pub fn of_run(workspace_bytes: u64, reserved_bytes: u64) -> Self {
-        let upper_bytes = (reserved_bytes / 100).saturating_mul(100 + Self::SPREAD).saturating_add(Self::CONTEXT_BYTES);
+        let upper_bytes = Self::with_spread(reserved_bytes, Self::SPREAD);
         let (expected_bytes, cudnn_version) = (None, None);
         Self { workspace_bytes, context_bytes: Self::CONTEXT_BYTES, upper_bytes, expected_bytes, cudnn_version }
     }
 
     /// Bytes that such a run may reserve where there are so many: the rest is for cuDNN's part of the context and for what lies free.
     pub fn rest(budget_bytes: u64) -> u64 {
-        budget_bytes.saturating_sub(Self::CONTEXT_BYTES) / (100 + Self::SPREAD) * 100
+        Self::without_spread(budget_bytes, Self::SPREAD)
     }
 
     /// Hundredths by which a card may reserve more than a run with the workspaces that cuDNN named. Of ten networks that others measured on an A100, with
@@ -106,14 +106,24 @@ impl ConvolutionBound {
     /// The figures of a run with workspaces that cuDNN of a version named: it reserves `expected` bytes, and `most` with all that a card may take for them.
     pub fn of_named(cudnn_version: u32, workspace_bytes: u64, [expected, most]: [u64; 2]) -> Self {
         let context_bytes = Self::CONTEXT_BYTES;
-        let upper_bytes = (most / 100).saturating_mul(100 + Self::NAMED_SPREAD).saturating_add(context_bytes);
+        let upper_bytes = Self::with_spread(most, Self::NAMED_SPREAD);
         let expected_bytes = Some(expected.saturating_add(context_bytes));
         Self { workspace_bytes, context_bytes, upper_bytes, expected_bytes, cudnn_version: Some(cudnn_version) }
     }
 
     /// Bytes that a run with named workspaces may reserve where there are so many.
     pub fn rest_of_named(budget_bytes: u64) -> u64 {
-        budget_bytes.saturating_sub(Self::CONTEXT_BYTES) / (100 + Self::NAMED_SPREAD) * 100
+        Self::without_spread(budget_bytes, Self::NAMED_SPREAD)
+    }
+
+    /// What a card may reserve where a run reserves so much, some hundredths more, and cuDNN's part of the context.
+    fn with_spread(reserved_bytes: u64, hundredths: u64) -> u64 {
+        (reserved_bytes / 100).saturating_mul(100 + hundredths).saturating_add(Self::CONTEXT_BYTES)
+    }
+
+    /// The most that a run may reserve for a card to reserve no more than there is.
+    fn without_spread(budget_bytes: u64, hundredths: u64) -> u64 {
+        budget_bytes.saturating_sub(Self::CONTEXT_BYTES) / (100 + hundredths) * 100
     }
 }
 

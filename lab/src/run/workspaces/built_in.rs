@@ -82,10 +82,7 @@ impl BuiltIn {
             let begin = CASE + pass * size_of::<u64>();
             row[begin..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
         };
-        Some(NamedWorkspaces {
-            bytes: [0, 1, 2].map(word),
-            ranged: [0, 1, 2].map(|pass| row[ROW - 1] >> pass & 1 == 1),
-        })
+        Some(NamedWorkspaces { bytes: [0, 1, 2].map(word), ranged: row[ROW - 1] })
     }
 }
 
@@ -107,7 +104,7 @@ pub fn packed_rows(rows: &BTreeMap<ConvolutionCase, NamedWorkspaces>) -> [Vec<u8
             .filter_map(|(case, named)| {
                 let mut row = packed_case(case)?;
                 row.extend(named.bytes.iter().flat_map(|bytes| bytes.to_be_bytes()));
-                row.push((0..3).map(|pass| u8::from(named.ranged[pass]) << pass).sum());
+                row.push(named.ranged);
                 Some(row)
             })
             .collect();
@@ -155,7 +152,7 @@ mod tests {
 
     #[test]
     fn rows_come_back_from_their_bytes() {
-        let named = NamedWorkspaces { bytes: [1, 0, 1 << 40], ranged: [true, false, true] };
+        let named = NamedWorkspaces { bytes: [1, 0, 1 << 40], ranged: 0b101 };
         let rows = [(case(DType::F16, 300), named), (case(DType::F16, 2), named)];
         let [floats, halves, _] = packed_rows(&BTreeMap::from(rows));
         assert!(

@@ -11,8 +11,15 @@ pub(super) const TYPES: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 pub struct NamedWorkspaces {
     /// The workspaces.
     pub bytes: PassBytes,
-    /// Of which of them a card may take more, up to [`WorkspaceTable::range_bytes`].
-    pub ranged: [bool; 3],
+    /// A bit for each of which a card may take more, up to [`WorkspaceTable::range_bytes`](super::WorkspaceTable::range_bytes).
+    pub ranged: u8,
+}
+
+impl NamedWorkspaces {
+    /// True if a card may take more for a pass.
+    pub(super) fn is_ranged(&self, pass: usize) -> bool {
+        self.ranged >> pass & 1 == 1
+    }
 }
 
 /// Bytes that a card with so many multiprocessors may take more for a plan in a range: a tile of partial sums for each, and alignment, as the library

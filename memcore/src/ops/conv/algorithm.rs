@@ -104,7 +104,7 @@ impl Buffer {
                 0 => None,
                 n => Some(bytes(n)?.with_category(crate::memory::Category::Workspace)),
             },
-            Convolution::Cudnn { workspace_bytes } => match cudnn_workspace(device, call, format, workspace_bytes) {
+            Convolution::Cudnn { workspace_bytes } => match cudnn_workspace(device, call, format, workspace_bytes)? {
                 0 => None,
                 n => Some(bytes(n)?),
             },
@@ -124,9 +124,9 @@ impl Buffer {
 }
 
 /// The workspace of a call of cuDNN: what it named for such a convolution, if it was asked, else the profile's.
-fn cudnn_workspace(device: &Device, call: &KernelCall, format: Format, otherwise: u64) -> u64 {
+fn cudnn_workspace(device: &Device, call: &KernelCall, format: Format, otherwise: u64) -> Result<u64> {
     let profile = device.profile();
-    let Some(named) = &profile.convolution_workspaces else { return otherwise };
+    let Some(named) = &profile.convolution_workspaces else { return Ok(otherwise) };
     let case = ConvolutionCase::of_call(call, format == Format::ChannelsLast);
-    case.map_or(otherwise, |(case, pass)| named.bytes(case, pass))
+    case.map_or(Ok(otherwise), |(case, pass)| named.bytes(case, pass))
 }

@@ -10,7 +10,7 @@ import os
 import sys
 import warnings
 
-from . import names, program
+from . import names, program, tuning
 from .plan import Refused
 
 FIELDS = ("batch", "steps", "optimizer", "optimizer_impl", "precision", "accumulate", "clip", "zero_grad", "keep", "sequence", "head", "attention",
@@ -50,10 +50,7 @@ def planned(word, options):
     source = names.find(word)
     module = {"transformers": "library", "diffusers": "diffusion", "timm": "vision", "torchvision": "vision", "function": "own"}[source.kind]
     plan, model = importlib.import_module("." + module, __package__).plan_of(source, options)
-    if any(options[name] for name in ("bits", "lora", "freeze")):
-        from . import tuning
-
-        model = tuning.change(plan, model, options)
+    model = tuning.change(plan, model, options)
     wanted = options["checkpoint"]
     options["checkpoint"] = checkpointed(model, wanted, plan, options["lora"]) if wanted else []
     return plan, model

@@ -19,15 +19,15 @@ FROZEN = """for name, parameter in model.named_parameters():
 
 def change(plan, model, options):
     """Returns the network with what the options ask for. The plan gets the same as lines before the end of `build`, and what it is in words."""
-    if not any(options[name] for name in ("bits", "lora", "freeze")):
-        return model
-    all_of_it = sum(parameter.numel() for parameter in model.parameters())
     made = [
         bits(plan, options) if options["bits"] else None,
         adapters(plan, options) if options["lora"] else None,
         frozen(model, options["freeze"]) if options["freeze"] else None,
     ]
-    for imports, lines in filter(None, made):
+    made = [one for one in made if one]
+    if not made:
+        return model
+    for imports, lines in made:
         plan.imports = sorted({*plan.imports, *imports})
         before = plan.build.pop()[len("return "):]
         plan.build += ([] if before == "model" else ["model = " + before]) + lines + ["return model"]
@@ -38,11 +38,12 @@ def change(plan, model, options):
                 raise
             said = " ".join(str(error).split()).split(". ")[0]
             raise Refused("--lora: PEFT cannot adapt %s: %s" % (plan.class_name, said), "--lora-target %s" % ",".join(layers(model))) from error
-    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
+    trained = sum(size for size, is_trained in sizes if is_trained)
     if not trained:
         raise Refused("--freeze %s leaves no parameter to train" % options["freeze"])
-    plan.parameters = sum({id(parameter): parameter.numel() for parameter in model.parameters()}.values())
-    plan.notes.append(f"{trained:,} of {max(all_of_it, trained):,} parameters are trained")
+    plan.parameters = sum(size for size, _ in sizes)
+    plan.notes.append(f"{trained:,} of {plan.parameters:,} parameters are trained")
     return model
 
 
