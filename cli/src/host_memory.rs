@@ -4,6 +4,8 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::exit::Code;
 
@@ -40,6 +42,27 @@ unsafe impl GlobalAlloc for Ending {
     }
 }
 
+/// Bytes that are free again once the program ends: other threads go on for a moment, and the C library aborts if it has none for them.
+const RESERVE: Layout = Layout::new::<[u8; 64 << 10]>();
+
+/// The reserve, until it is given back.
+static RESERVED: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+
+/// Takes the reserve. For the begin of the program.
+pub(crate) fn keep_reserve() {
+    // SAFETY: the layout is of more than no bytes.
+    RESERVED.store(unsafe { ALLOCATOR.alloc(RESERVE) }, Ordering::Relaxed);
+}
+
+/// Gives the reserve back to the C library.
+fn free_reserve() {
+    let reserve = RESERVED.swap(null_mut(), Ordering::Relaxed);
+    if !reserve.is_null() {
+        // SAFETY: it is of this allocator and layout, and after the exchange nobody else has it.
+        unsafe { ALLOCATOR.dealloc(reserve, RESERVE) }
+    }
+}
+
 fn or_end(pointer: *mut u8, bytes: usize) -> *mut u8 {
     if pointer.is_null() { end(bytes) } else { pointer }
 }
@@ -47,6 +70,7 @@ fn or_end(pointer: *mut u8, bytes: usize) -> *mut u8 {
 /// Ends the process without another allocation. Work in progress is left as it is; files being written do not have their names yet.
 #[cold]
 fn end(bytes: usize) -> ! {
+    free_reserve();
     let mut sentence = [0; 160];
     let mut rest = &mut sentence[..];
     let _ = writeln!(rest, "error: out of host memory: the system has no {bytes} bytes for this process");

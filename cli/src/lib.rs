@@ -61,6 +61,7 @@ struct AddingABackend;
 
 /// Runs the program with these backends on the process's arguments.
 pub fn main_with(backends: &'static [Entry]) -> ExitCode {
+    host_memory::keep_reserve();
     ui::show_panics();
     backends::prepare();
     interrupt::install();

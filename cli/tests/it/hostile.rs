@@ -181,7 +181,10 @@ mod without_memory {
         for (words, kib) in [&train[..], &predict].into_iter().flat_map(|words| limits.map(|kib| (words, kib))) {
             let output = limited(kib, words);
             let error = String::from_utf8_lossy(&output.stderr);
-            assert!(matches!(output.status.code(), Some(0 | 3)), "{kib} KiB: {:?} {error}", output.status);
+            // Where a new thread's own request is the first that fails, the C library ends the program itself.
+            let by_the_library = error.contains("Fatal glibc error: failed to register TLS destructor");
+            let is_told = matches!(output.status.code(), Some(0 | 3)) || by_the_library;
+            assert!(is_told, "{kib} KiB: {:?} {error}", output.status);
             ended += usize::from(error.starts_with("error: out of host memory: "));
             let left = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
             assert!(left.collect::<Vec<_>>().iter().all(|name| name == "weights.safetensors"), "{kib} KiB: a part");
