@@ -13,8 +13,6 @@ pub enum Deviation {
     RecurrentWithoutCudnn,
     /// 16-bit attention under a profile without cuDNN, on a card where PyTorch prefers cuDNN's attention.
     AttentionWithoutCudnn,
-    /// A convolution that cuDNN would compute in the channels-last layout.
-    ChannelsLast,
     /// Fused attention without the dropout that was asked for.
     NoAttentionDropout,
     /// An operand that was converted in a separate buffer before a kernel, where PyTorch's kernel converts as it reads.
@@ -23,11 +21,10 @@ pub enum Deviation {
 
 impl Deviation {
     /// All deviations.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 5] = [
         Self::WithoutCudnn,
         Self::RecurrentWithoutCudnn,
         Self::AttentionWithoutCudnn,
-        Self::ChannelsLast,
         Self::NoAttentionDropout,
         Self::ConvertedOperand,
     ];
@@ -47,10 +44,6 @@ impl fmt::Display for Deviation {
             Self::AttentionWithoutCudnn => {
                 "attention is PyTorch's own; from 2.11 on, with cuDNN 9.15 or newer, PyTorch takes cuDNN's for 16-bit types on compute \
                  capability 9.0 and 10.0, which has other workspaces"
-            }
-            Self::ChannelsLast => {
-                "a convolution copies a channels-last input into row-major order first; cuDNN reads it directly, so that the number of \
-                 events and the addresses differ"
             }
             Self::NoAttentionDropout => {
                 "fused attention computes without its dropout: memory is counted with it, losses are those without dropout in attention"

@@ -403,6 +403,11 @@ impl Profile {
         })
     }
 
+    /// True if kernels read pictures whose channels are innermost as they lie: those of a channels-last run, and cuDNN's.
+    pub(crate) fn reads_channels_last(&self) -> bool {
+        self.channels_last || matches!(self.convolution, Convolution::Cudnn { .. })
+    }
+
     /// Returns the profile for a card with this many multiprocessors; unchanged if it does not stand for a card.
     #[must_use]
     pub fn on_card(self, multiprocessors: usize) -> Self {

@@ -43,7 +43,6 @@ fn advice(deviation: Deviation) -> &'static str {
         Deviation::AttentionWithoutCudnn => {
             ". With --cudnn-workspace BYTES it is counted as with cuDNN (BYTES: what a call's plan takes, which only a card tells; 0 is a start)"
         }
-        Deviation::ChannelsLast => ". Bytes allocated and reserved of recorded networks were the same",
         Deviation::ConvertedOperand => "",
         Deviation::NoAttentionDropout => ". With --attention eager weights are dropped",
     }

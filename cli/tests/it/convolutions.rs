@@ -34,6 +34,15 @@ fn a_network_whose_upper_figure_does_not_fit_fits_perhaps() {
     assert!(unbroken.contains("`--cudnn ask` the cuDNN of your PyTorch names them"), "{told}");
 }
 
+/// torchvision's ConvNeXt-S under autocast, with workspaces of 0: `vramlab rehearse --cudnn none` of torch 2.11 reserves as much where the script
+/// calls `zero_grad` before its forward pass.
+#[test]
+fn a_picture_whose_channels_lie_innermost_is_convolved_as_it_lies() {
+    let words = "predict --model convnext-small --batch 37 --precision autocast-bf16 --optimizer momentum --gpu h200 --cudnn-workspace 0";
+    let found = json(&words.split(' ').collect::<Vec<_>>());
+    assert_eq!(found["needs"]["reserved_bytes"], 4_559_208_448_u64, "{}", found["needs"]);
+}
+
 #[test]
 fn a_network_without_convolutions_has_no_such_figure() {
     let found = json(&["predict", "--model", "mlp", "--batch", "8"]);

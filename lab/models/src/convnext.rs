@@ -1,11 +1,7 @@
 //! ConvNeXt (Liu et al. 2022), as torchvision builds it: depthwise convolutions, then linear layers over the channels of each point.
 //!
-//! Views switch a picture between channels first and channels last. What a block adds has the views' layout, with the channels innermost, so that the
-//! next convolution makes its input contiguous again.
-//!
-//! With cuDNN, PyTorch convolves channels-last pictures directly. Here they are made contiguous even then, which is a
-//! [`ChannelsLast`](memcore::Deviation::ChannelsLast) deviation: in recorded runs bytes allocated and reserved were the same, the number of events
-//! was not.
+//! Views switch a picture between channels first and channels last. What a block adds has the views' layout, with the channels innermost. cuDNN convolves
+//! it as it lies, and copies the weight into that layout. Without cuDNN the next convolution makes its input contiguous again.
 
 use lab_base::error::{Error, Result};
 use memcore::backend::kernel::{Conv2dGeometry, UnaryOp};

@@ -18,7 +18,7 @@ pub(crate) enum Format {
 impl Array {
     /// The format that the strides suggest; row-major order for all under a profile whose kernels read no other.
     pub(crate) fn format(&self) -> Format {
-        let last = self.device().profile().channels_last && self.layout().is_channels_last();
+        let last = self.device().profile().reads_channels_last() && self.layout().is_channels_last();
         if last { Format::ChannelsLast } else { Format::RowMajor }
     }
 

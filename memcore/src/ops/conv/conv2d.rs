@@ -56,7 +56,10 @@ fn convolve(
 ) -> Result<Array> {
     let library = library_of(x, weight, geometry);
     let format = format_of(library, [x, weight]);
-    let (input, filter) = (x.in_format(format)?, weight.in_format(format)?);
+    let cudnn = matches!(library, Convolution::Cudnn { .. });
+    let input = x.in_format(format)?;
+    // cuDNN's operator has its result before it copies a weight into the input's format.
+    let early = if cudnn { None } else { Some(weight.in_format(format)?) };
     let [n, o, oh, ow] = out;
     let plain = geometry.stride == [1, 1] && geometry.padding == [0, 0] && geometry.dilation == [1, 1];
     let pointwise = weight.dims()[2..] == [1, 1] && plain;
@@ -75,6 +78,7 @@ fn convolve(
         });
         Array::empty_in(x.device(), &out, x.dtype(), format)?
     };
+    let filter = early.map_or_else(|| context::within("cudnn_convolution", || weight.in_format(format)), Ok)?;
     let mut call = Conv2d {
         geometry,
         x: input.as_row_major()?.operand(),
@@ -120,15 +124,16 @@ impl Function for ConvolutionBackward {
         // input.
         let single = self.geometry.groups > 1 && self.geometry.groups == x.dims()[1];
         let format = format_of(library, [&x, &weight]);
-        let early = if single { None } else { Some((x.in_format(format)?, weight.in_format(format)?)) };
+        // The input's gradient makes its own copy of the weight with cuDNN, after its result.
+        let filter_in_format = || if cudnn { Ok(weight.clone()) } else { weight.in_format(format) };
+        let early = if single { None } else { Some((x.in_format(format)?, filter_in_format()?)) };
         // With cuDNN each gradient makes its own contiguous copy.
         let grad = match format {
             Format::ChannelsLast => context::within("_to_copy", || grad.suggesting(x.format()))?,
             Format::RowMajor if cudnn => grad,
             Format::RowMajor => grad.contiguous()?,
         };
-        let (input, filter) =
-            early.map_or_else(|| Ok::<_, Error>((x.in_format(format)?, weight.in_format(format)?)), Ok)?;
+        let (input, filter) = early.map_or_else(|| Ok::<_, Error>((x.in_format(format)?, filter_in_format()?)), Ok)?;
         let mut pass = Pass { geometry: self.geometry, library, format, x: input, weight: filter, grad, kept: None };
         let native = library == Convolution::Native;
         if let (true, NativeAlgorithm::Im2col { len, dilated: true }) = (native, pass.algorithm()) {
@@ -290,8 +295,9 @@ impl Pass {
 
     fn input_grad(&mut self) -> Result<Array> {
         let out = context::within(self.result_maker(), || self.x.empty_like_in(self.format))?;
+        let filter = self.weight.in_format(self.format)?;
         let ordered = self.ordered()?.as_row_major()?;
-        let (geometry, grad, weight) = (self.geometry, ordered.operand(), self.weight.as_row_major()?.operand());
+        let (geometry, grad, weight) = (self.geometry, ordered.operand(), filter.as_row_major()?.operand());
         let mut call = Conv2dInputGrad { geometry, grad, weight, out: out.as_row_major()?.operand(), workspace: None };
         let buffer = self.buffer(&KernelCall::from(call.clone()))?;
         call.workspace = buffer.operand();

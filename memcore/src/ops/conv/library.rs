@@ -18,9 +18,6 @@ pub(in crate::ops) fn library_of(x: &Array, weight: &Array, geometry: Conv2dGeom
     if !suits || !x.device().has_cudnn_or(Deviation::WithoutCudnn) {
         return if of_profile == Convolution::Backend { of_profile } else { Convolution::Native };
     }
-    if x.layout().is_channels_last() && !x.device().profile().channels_last {
-        x.device().recorded_deviations().record(Deviation::ChannelsLast);
-    }
     of_profile
 }
 

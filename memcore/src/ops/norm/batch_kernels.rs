@@ -96,7 +96,7 @@ impl Planes {
     /// Returns `x` with its own strides, copied if its dimensions cannot be joined as these are.
     fn strided(&self, x: &Array) -> Result<Array> {
         let ordered = x.permute(&self.axes)?;
-        if x.device().profile().channels_last && ordered.layout().viewed(&self.dims).is_none() {
+        if x.device().profile().reads_channels_last() && ordered.layout().viewed(&self.dims).is_none() {
             // PyTorch's kernel reads any strides.
             return ordered.as_row_major()?.view(&self.dims);
         }
