@@ -3,10 +3,23 @@
 //!
 //! ```sh
 //! cargo build --release -p rehearsal
-//! VRAMLAB_REHEARSAL_LIBRARY=target/release/libvramlab_rehearsal.so cargo run --release -p vramlab-lab --example workspace_tables -- .venv/bin/python
+//! gunzip -k benches/results/2026-11-28-h200-cudnn-workspaces.json.gz
+//! VRAMLAB_REHEARSAL_LIBRARY=target/release/libvramlab_rehearsal.so cargo run --release -p vramlab-lab --example workspace_tables -- \
+//!     .venv/bin/python benches/results/2026-11-28-h200-cudnn-workspaces.json
 //! ```
 //!
-//! The Python needs PyTorch for CUDA with cuDNN 9.8 or later.
+//! The Python needs PyTorch for CUDA with cuDNN 9.8 or later. The file has what a card took for the same convolutions (`scripts/card/workspaces.py --tables`);
+//! the table of its capability has those figures. Further words name capabilities: only their tables are made.
+
+#[cfg(target_os = "linux")]
+use std::collections::BTreeMap;
+
+#[cfg(target_os = "linux")]
+use memcore::DType;
+#[cfg(target_os = "linux")]
+use memcore::profile::ConvolutionCase;
+#[cfg(target_os = "linux")]
+use serde_json::Value;
 
 /// Networks with convolutions.
 #[cfg(target_os = "linux")]
@@ -32,6 +45,43 @@ const PRECISIONS: [&str; 3] = ["fp32", "autocast-bf16", "autocast-fp16"];
 /// Compute capabilities of cards that PyTorch's current releases have kernels for.
 #[cfg(target_os = "linux")]
 const CAPABILITIES: [u32; 7] = [75, 80, 86, 89, 90, 100, 120];
+/// Compute capability of the card that was measured.
+#[cfg(target_os = "linux")]
+const MEASURED: u32 = 90;
+
+/// What a card took for the convolutions of a file.
+#[cfg(target_os = "linux")]
+fn measured(path: &std::ffi::OsStr) -> Result<BTreeMap<ConvolutionCase, [u64; 3]>, Box<dyn std::error::Error>> {
+    #[derive(serde::Deserialize)]
+    struct Measured {
+        columns: Vec<String>,
+        rows: Vec<Vec<Value>>,
+    }
+    let Measured { columns, rows } = serde_json::from_slice(&std::fs::read(path)?)?;
+    let row = |cells: &Vec<Value>| {
+        let cell = |name: &str| cells.get(columns.iter().position(|column| column == name)?).cloned();
+        let bytes = |name: &str| cell(name)?.as_u64();
+        let numbers = |name: &str| serde_json::from_value(cell(name)?).ok();
+        let pair = |name: &str| serde_json::from_value(cell(name)?).ok();
+        let dtype = match cell("type")?.as_str()? {
+            "float32" => DType::F32,
+            "float16" => DType::F16,
+            _ => DType::BF16,
+        };
+        let case = ConvolutionCase {
+            dtype,
+            channels_last: cell("format")? == "channels_last",
+            input: numbers("input")?,
+            weight: numbers("weight")?,
+            stride: pair("stride")?,
+            padding: pair("padding")?,
+            dilation: pair("dilation")?,
+            groups: usize::try_from(bytes("groups")?).ok()?,
+        };
+        Some((case, [bytes("forward")?, bytes("input_gradient")?, bytes("weight_gradient")?]))
+    };
+    Ok(rows.iter().map(row).collect::<Option<_>>().ok_or("a row lacks a figure")?)
+}
 
 #[cfg(target_os = "linux")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -46,7 +96,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     use lab::run::{Paper, RunSpec, packed_rows};
     use serde_json::json;
 
-    let python = std::env::args_os().nth(1).ok_or("name the Python that has PyTorch")?;
+    let mut words = std::env::args_os().skip(1);
+    let python = words.next().ok_or("name the Python that has PyTorch")?;
+    let measured = measured(&words.next().ok_or("name the file of what a card took")?)?;
+    let named: Vec<u32> =
+        words.map(|word| Ok(word.to_string_lossy().parse()?)).collect::<Result<_, Box<dyn std::error::Error>>>()?;
     let paper = Paper::new(&[], &|| false);
     let mut cases = BTreeSet::new();
     for model in NETWORKS {
@@ -57,8 +111,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let cases: Vec<_> = cases.into_iter().collect();
-    for sm in CAPABILITIES {
-        let table = ask_cudnn(Path::new(&python), &RequestedCard::of_capability(sm), &cases)?;
+    for sm in CAPABILITIES.into_iter().filter(|sm| named.is_empty() || named.contains(sm)) {
+        let mut table = ask_cudnn(Path::new(&python), &RequestedCard::of_capability(sm), &cases)?;
+        let taken = measured.iter().filter(|_| sm == MEASURED);
+        for (case, bytes) in taken {
+            if let Some(named) = table.rows.get_mut(case) {
+                (named.bytes, named.measured) = (*bytes, 0b111);
+            }
+        }
         for (dtype, rows) in ["float32", "float16", "bfloat16"].into_iter().zip(packed_rows(&table.rows)) {
             let name = format!("src/run/workspaces/tables/sm{sm}-{dtype}.gz");
             let file = File::create(Path::new(env!("CARGO_MANIFEST_DIR")).join(name))?;

@@ -102,6 +102,7 @@ class FitV1(TypedDict, total=False):
     budget_bytes: int
     largest: Optional[int]
     largest_without_cudnn: Optional[int]
+    cudnn_version: Optional[int]
     largest_with_least_context: Optional[int]
     at_maximum: bool
     gaps: list[int]
@@ -535,6 +536,7 @@ class ConvolutionBound(TypedDict, total=False):
     upper_bytes: int
     expected_bytes: Optional[int]
     cudnn_version: Optional[int]
+    source: str
 
 
 class Cost(TypedDict, total=False):

@@ -180,7 +180,12 @@ fn run(command: &Command, files: &Map<String, Value>, set: &Map<String, Value>) 
         run.device.device.get_or_insert(0);
     }
     run.check()?;
-    let asks_cudnn = matches!(command, Command::Predict(args) if args.any.cudnn == AskCudnn::Ask);
+    let cudnn = match command {
+        Command::Predict(args) => Some(args.workspaces.cudnn),
+        Command::Fit(args) => Some(args.workspaces.cudnn),
+        _ => None,
+    };
+    let asks_cudnn = cudnn == Some(AskCudnn::Ask);
     let python = model.and_then(|model| model.python.as_deref());
     run.model.usual_release = usual_release(&run, python.filter(|_| run.model.is_pretrained() || !asks_cudnn))?;
     Ok(run)

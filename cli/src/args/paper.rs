@@ -46,7 +46,13 @@ pub(crate) struct AnyModelArgs {
     /// Print the program that would be rehearsed, and do nothing else.
     #[arg(long = "script")]
     pub program: bool,
-    /// Whether the cuDNN of your PyTorch names the workspaces of convolutions: auto asks it where they decide whether the run fits.
+}
+
+/// Workspaces of convolutions.
+#[derive(Clone, Copy, Debug, clap::Args)]
+#[command(next_help_heading = "Any network")]
+pub(crate) struct CudnnArgs {
+    /// Whether the cuDNN of your PyTorch names the workspaces of convolutions: auto asks it where they decide what fits.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t, hide_possible_values = true)]
     pub cudnn: AskCudnn,
 }
@@ -68,6 +74,8 @@ pub(crate) enum AskCudnn {
 pub(crate) struct PredictArgs {
     #[command(flatten)]
     pub any: AnyModelArgs,
+    #[command(flatten)]
+    pub workspaces: CudnnArgs,
     #[command(flatten)]
     pub paper: PaperArgs,
     #[command(flatten)]
@@ -98,6 +106,8 @@ pub(crate) struct FitArgs {
     /// End of the search [default: 1048576 examples, or as many tokens as the network takes, 131072 at most].
     #[arg(long, value_name = "N", value_parser = values::at_least_2())]
     pub maximum: Option<usize>,
+    #[command(flatten)]
+    pub workspaces: CudnnArgs,
     #[command(flatten)]
     pub paper: PaperArgs,
     #[command(flatten)]

@@ -12,6 +12,7 @@ use memcore::Device;
 use super::outcome::{described, out_of_memory};
 use super::parallel::one_device_only;
 use super::plan::on_paper;
+use super::workspaces::Workspaces;
 use super::{plan, predict, tries, warnings, weights};
 use crate::args::{OutputArgs, PredictArgs, TrainArgs, config_text};
 use crate::exit::{Code, Failure, Result};
@@ -42,10 +43,11 @@ pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Cod
     one_device_only(&args.record, &args.page, SEVERAL)?;
     let (mut found, mut failure) = run(spec, &args.output, ui)?;
     if !interrupt::asked() {
-        let paper = on_paper();
+        let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
+        let paper = on_paper().with_workspaces_of(&workspaces);
         let needs = with_ranks(paper.figures(spec)?, &found);
         let needs_peak = failure.as_ref().map(|_| paper.peak(spec)).transpose()?;
-        found.tries = tries::of_predicted(spec, &paper.session(spec)?, &needs)?;
+        found.tries = tries::of_predicted(&paper, spec, &paper.session(spec)?, &needs)?;
         predict::judge(&mut failure, &needs);
         found.prediction = Some(predict::prediction(spec, &paper, &needs, needs_peak)?);
     }

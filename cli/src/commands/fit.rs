@@ -1,9 +1,10 @@
 //! `vramlab fit`: the largest batch or sequence for a card, with the law of the peak.
 
 use lab::results::FitResult;
-use lab::run::{Quantity, RunSpec, Search, maximum};
+use lab::run::{Quantity, RunSpec, Search, WithCudnn, maximum};
 
 use super::plan::on_paper;
+use super::workspaces::Workspaces;
 use super::{cards, tries, warnings};
 use crate::args::{FitArgs, config_text};
 use crate::exit::{Code, Failure, Result};
@@ -18,6 +19,8 @@ use crate::ui::Ui;
 pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.page.html))?;
     let of = args.of;
+    let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
+    let paper = || on_paper().with_workspaces_of(&workspaces);
     let session = on_paper().session(spec)?;
     if spec.parallel.data_parallel.is_some() {
         // What does not go together is refused before the search.
@@ -40,12 +43,12 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         // A spinner: the number of runs is not known.
         let progress = Progress::new(ui, 0);
         let on_run = &|size| progress.set(0, format!("{of} {size}"));
-        Search { of, spec: spec.clone(), maximum, paper: on_paper(), on_run }.largest(budget_bytes)?
+        Search { of, spec: spec.clone(), maximum, paper: paper(), on_run }.largest(budget_bytes)?
     };
     warnings::tell(found.deviations, ui);
     let tries = match found.fit.largest {
         Some(_) => None,
-        None => Some(tries::that_fit(&spec.sized(of, Some(1)), budget_bytes)?),
+        None => Some(tries::that_fit(paper(), &spec.sized(of, Some(1)), budget_bytes)?),
     };
     let found = FitResult {
         settings,
@@ -56,9 +59,19 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         largest_with_least_context: found.perhaps.or(found.fit.largest),
         tries,
         notes: spec.notes().into_iter().map(String::from).collect(),
-        ..FitResult::of(of.name(), budget_bytes, &found.fit, &found.law).with_cudnn(found.with_cudnn.as_ref())
+        ..with_cudnn(FitResult::of(of.name(), budget_bytes, &found.fit, &found.law), found.with_cudnn)
     };
     deliver(&found, args, ui)
+}
+
+/// Makes it the result of a network with convolutions, of which these sizes fit with the most that cuDNN may take besides.
+fn with_cudnn(found: FitResult, surely: Option<WithCudnn>) -> FitResult {
+    match surely {
+        Some(WithCudnn { largest, gaps, named_by }) => {
+            FitResult { largest_without_cudnn: found.largest, largest, gaps, cudnn_version: named_by, ..found }
+        }
+        None => found,
+    }
 }
 
 fn deliver(found: &FitResult, args: &FitArgs, ui: &Ui) -> Result<Code> {

@@ -29,7 +29,7 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
 
 /// Predicts a network of this program by a dry run.
 fn built_in(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
-    let workspaces = Workspaces::new(args.any.cudnn, args.paper.model.python.as_deref(), ui)?;
+    let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
     let paper = on_paper().with_workspaces_of(&workspaces);
     let plan = Plan::predict(args, spec, ui)?.for_page(&args.page).rows_for(&args.output);
     // What only the details show is not computed for an answer without them.
@@ -59,7 +59,7 @@ fn built_in(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     rows.filter_map(|one| one.figures.as_mut().ok()).for_each(|row| *row = needs);
     report.deviations = needs.unaccounted(report.deviations);
     report.result.warnings = warnings::all(&plan.session.warnings(), report.deviations);
-    report.result.tries = tries::of_predicted(spec, &plan.session, &needs)?;
+    report.result.tries = tries::of_predicted(&paper, spec, &plan.session, &needs)?;
     let in_words = |deviations| warnings::all(&[], deviations);
     report.result.prediction = Some(Prediction {
         local_peaks: report.peaks.take(),

@@ -1,16 +1,21 @@
 //! Finds changes that make a run fit, or take less memory if nothing limits it.
 
 use lab::results::TIGHT;
-use lab::run::{Figures, RunSpec, Session, TrySearch};
+use lab::run::{Figures, Paper, RunSpec, Session, TrySearch};
 use lab::section::Tries;
 
 use super::plan::on_paper;
 use crate::exit::Result;
 
 /// Finds changes for a dry run; `None` where the answer is a plain yes.
-pub(super) fn of_predicted(spec: &RunSpec, session: &Session, needs: &Figures) -> Result<Option<Tries>> {
+pub(super) fn of_predicted(
+    paper: &Paper<'_>,
+    spec: &RunSpec,
+    session: &Session,
+    needs: &Figures,
+) -> Result<Option<Tries>> {
     // What other parts of the answer found is left out: how far the search comes does not depend on them.
-    let search = TrySearch { paper: on_paper(), spec, session, command: "predict", instead: None };
+    let search = TrySearch { paper: paper.afresh(), spec, session, command: "predict", instead: None };
     let Some(room) = needs.room else { return Ok(Some(search.that_save(needs)?)) };
     let left = room.reserved_bytes.map(|reserved| room.budget_bytes.saturating_sub(reserved));
     match left {
@@ -20,8 +25,7 @@ pub(super) fn of_predicted(spec: &RunSpec, session: &Session, needs: &Figures) -
 }
 
 /// Finds changes for a dry run that does not fit into its budget.
-pub(super) fn that_fit(spec: &RunSpec, budget_bytes: u64) -> Result<Tries> {
-    let paper = on_paper();
+pub(super) fn that_fit(paper: Paper<'_>, spec: &RunSpec, budget_bytes: u64) -> Result<Tries> {
     let session = paper.session(spec)?;
     let search = TrySearch { paper, spec, session: &session, command: "predict", instead: None };
     Ok(search.that_fit(budget_bytes)?)
@@ -37,7 +41,7 @@ pub(super) fn of_trained(spec: &RunSpec, session: &Session) -> Result<Option<Tri
 /// Finds changes for a run of a lock file, a dry run or one on a device.
 pub(super) fn of_locked(spec: &RunSpec, session: &Session) -> Result<Option<Tries>> {
     match session.target.budget_bytes().map_err(lab::Error::from)? {
-        Some(bytes) if spec.is_on_paper() => Ok(Some(that_fit(spec, bytes)?)),
+        Some(bytes) if spec.is_on_paper() => Ok(Some(that_fit(on_paper(), spec, bytes)?)),
         _ => of_trained(spec, session),
     }
 }

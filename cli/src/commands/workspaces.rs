@@ -1,9 +1,11 @@
 //! Who tells a prediction the workspaces of cuDNN: a file of earlier answers, and the cuDNN of the user's PyTorch.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lab::python::{Python, of_process};
 use lab::run::{KnowsWorkspaces, WorkspaceTable, built_in_workspaces};
@@ -29,6 +31,8 @@ pub(crate) struct Workspaces<'a> {
     ui: &'a Ui,
     /// True once somebody was asked and did not answer.
     failed: AtomicBool,
+    /// What the file has, and what was answered since, by compute capability.
+    answered: Mutex<BTreeMap<u32, Option<WorkspaceTable>>>,
 }
 
 impl<'a> Workspaces<'a> {
@@ -38,7 +42,7 @@ impl<'a> Workspaces<'a> {
     /// A name that does not lead to a Python.
     pub(crate) fn new(asks: AskCudnn, named: Option<&'a Path>, ui: &'a Ui) -> Result<Self> {
         let torch = Python::find(named, &of_process)?.and_then(|python| python.version_of("torch"));
-        Ok(Self { asks, named, torch, ui, failed: AtomicBool::new(false) })
+        Ok(Self { asks, named, torch, ui, failed: AtomicBool::new(false), answered: Mutex::default() })
     }
 
     /// The file of what this PyTorch's cuDNN answered for a compute capability; `None` without a PyTorch or a folder for such files.
@@ -56,29 +60,38 @@ impl<'a> Workspaces<'a> {
         WorkspaceTable::read(&text)
     }
 
-    /// Adds answers to the file, and returns all that it has then. A file that cannot be written loses nothing but time.
-    fn keep(&self, sm: u32, answers: WorkspaceTable) -> WorkspaceTable {
-        let add = |known: Option<WorkspaceTable>| {
-            let mut table = known.unwrap_or_default();
-            table.add(answers.clone());
-            table
-        };
-        let Some(path) = self.file(sm) else { return answers };
-        let _ = path.parent().map(fs::create_dir_all);
-        let Ok(_lock) = FileLock::of(&path) else { return add(self.read(sm)) };
-        let table = add(self.read(sm));
-        let written = WholeFile::beside(&path).and_then(|mut file| {
-            file.file().write_all(table.write().as_bytes())?;
-            file.appear(&path)
+    fn tables(&self) -> MutexGuard<'_, BTreeMap<u32, Option<WorkspaceTable>>> {
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds answers to those of this command and of the file. A file that cannot be written loses nothing but time.
+    fn keep(&self, sm: u32, answers: WorkspaceTable) {
+        let mut tables = self.tables();
+        let path = self.file(sm);
+        let lock = path.as_ref().and_then(|path| {
+            path.parent().map(fs::create_dir_all);
+            FileLock::of(path).ok()
         });
-        let _ = written;
-        table
+        // Another command may have added to it.
+        let mut table = self.read(sm).unwrap_or_default();
+        tables.remove(&sm).flatten().into_iter().chain([answers]).for_each(|more| table.add(more));
+        if let (Some(path), Some(_)) = (path, &lock) {
+            let written = WholeFile::beside(&path).and_then(|mut file| {
+                file.file().write_all(table.write().as_bytes())?;
+                file.appear(&path)
+            });
+            let _ = written;
+        }
+        tables.insert(sm, Some(table));
     }
 }
 
 impl KnowsWorkspaces for Workspaces<'_> {
     fn known(&self, sm: u32) -> Option<WorkspaceTable> {
-        let answered = if self.asks == AskCudnn::None { return None } else { self.read(sm) };
+        if self.asks == AskCudnn::None {
+            return None;
+        }
+        let answered = self.tables().entry(sm).or_insert_with(|| self.read(sm)).clone();
         let built_in = built_in_workspaces(sm);
         match (answered, built_in) {
             (Some(answered), Some(mut table)) if answered.cudnn == table.cudnn => {
@@ -112,7 +125,16 @@ impl KnowsWorkspaces for Workspaces<'_> {
             ask(&python, sm, cases)
         });
         match answered {
-            Ok(answers) => Ok(Some(self.keep(sm, answers))),
+            Ok(answers) => {
+                let unnamed = cases.iter().filter(|case| answers.named(case).is_none()).count();
+                if unnamed > 0 {
+                    self.ui.tell(format!(
+                        "cuDNN plans {unnamed} of them only on a card, so the answer has a bound instead"
+                    ));
+                }
+                self.keep(sm, answers);
+                Ok(self.known(sm))
+            }
             Err(error) if self.asks == AskCudnn::Ask || matches!(error, lab::Error::Interrupted) => Err(error),
             Err(error) => {
                 self.failed.store(true, Ordering::Relaxed);

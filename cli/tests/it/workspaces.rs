@@ -43,11 +43,21 @@ impl Environment {
 
     /// Predicts a training of a small network; `bytes`: memory for tensors.
     fn predict(&self, bytes: u64, more: &[&str]) -> (Option<i32>, Value, String) {
+        self.run("predict", bytes, &[&["--batch", "13"], more].concat())
+    }
+
+    /// Finds the largest batch of the same network.
+    fn fit(&self, bytes: u64, more: &[&str]) -> (Option<i32>, Value, String) {
+        self.run("fit", bytes, more)
+    }
+
+    fn run(&self, command: &str, bytes: u64, more: &[&str]) -> (Option<i32>, Value, String) {
         let gpu = format!("{bytes}B");
-        let words = ["predict", "--model", "resnet18", "--image", "64", "--batch", "13", "--gpu", &gpu, "--json", "-"];
+        let words = [command, "--model", "resnet18", "--gpu", &gpu, "--json", "-"];
+        let image = if more.contains(&"--image") { &[][..] } else { &["--image", "64"] };
         let mut command = vramlab();
         command.env("VIRTUAL_ENV", self.0.path()).env("XDG_CACHE_HOME", self.0.path().join("cache"));
-        let output = command.env_remove("VRAMLAB_ONLY_BUILT_IN").args(words).args(more).output().unwrap();
+        let output = command.env_remove("VRAMLAB_ONLY_BUILT_IN").args(words).args(image).args(more).output().unwrap();
         let found = serde_json::from_slice(&output.stdout).unwrap_or_default();
         (output.status.code(), found, String::from_utf8(output.stderr).unwrap())
     }
@@ -55,6 +65,8 @@ impl Environment {
 
 /// Memory in which the network's upper figure does not fit.
 const LITTLE: u64 = 600 << 20;
+/// Memory for some examples with the upper figure.
+const SOME: u64 = 1 << 30;
 const MUCH: u64 = 40 << 30;
 const WORKSPACE: u64 = 3 << 20;
 const ASKING: &str = "asking cuDNN of ";
@@ -136,4 +148,51 @@ fn a_built_in_network_takes_the_python_that_is_asked() {
     assert!(found["with_cudnn"]["expected_bytes"].is_u64(), "{said}");
     let (code, _, said) = environment.predict(MUCH, &["--python", &python]);
     assert!(code == Some(2) && said.contains("unless --cudnn ask starts it"), "{said}");
+}
+
+#[test]
+fn the_largest_batch_has_room_for_the_workspaces_that_are_named() {
+    let environment = Environment::new(&answering(91900, WORKSPACE));
+    let sizes = |found: &Value| ["largest", "largest_without_cudnn"].map(|name| found[name].as_u64().unwrap());
+    let (_, bounded, said) = environment.fit(SOME, &["--cudnn", "none"]);
+    assert!(!said.contains(ASKING) && bounded["cudnn_version"].is_null(), "{said}");
+    let (code, found, said) = environment.fit(SOME, &[]);
+    assert!(code == Some(0) && said.contains(ASKING) && found["cudnn_version"] == 91900, "{said}");
+    assert!(!said.contains("cudnn.enabled = False") && found["warnings"].as_array().unwrap().is_empty(), "{said}");
+    let ([at_least, _], [largest, at_best]) = (sizes(&bounded), sizes(&found));
+    assert!(at_least < largest && largest <= at_best && sizes(&bounded)[1] == at_best, "{bounded} {found}");
+    // A prediction says the same of it, and of the next one.
+    for (batch, fits) in [(largest, true), (largest + 1, false)] {
+        let (_, predicted, _) = environment.run("predict", SOME, &["--batch", &batch.to_string(), "--cudnn", "ask"]);
+        assert_eq!(predicted["fits"] == true, fits, "{batch}: {predicted}");
+    }
+    environment.replace("exit 9\n");
+    assert_eq!(sizes(&environment.fit(SOME, &[]).1), [largest, at_best]);
+}
+
+#[test]
+fn the_largest_batch_is_bounded_where_nobody_answers() {
+    let environment = Environment::new("cat >/dev/null; echo 'ImportError: no torch' >&2; exit 1\n");
+    let (_, bounded, _) = environment.fit(SOME, &["--cudnn", "none"]);
+    let (code, found, said) = environment.fit(SOME, &[]);
+    assert!(code == Some(0) && said.matches("cuDNN was not asked: ").count() == 1, "{said}");
+    assert_eq!(found["largest"], bounded["largest"]);
+    assert_eq!(environment.fit(SOME, &["--cudnn", "ask"]).0, Some(3));
+}
+
+#[test]
+fn answers_stand_beside_tables() {
+    // The tables have batches of 32 and none of 13.
+    let environment = Environment::new(&answering(91900, WORKSPACE));
+    let words = ["--image", "224", "--batches", "32,13", "--cudnn", "ask"];
+    let (_, found, said) = environment.run("predict", MUCH, &words);
+    assert!(said.contains(ASKING) && found["with_cudnn"]["cudnn_version"] == 91900, "{said} {found}");
+}
+
+#[test]
+fn answers_without_a_folder_for_them_are_used() {
+    let environment = Environment::new(&answering(91900, WORKSPACE));
+    fs::write(environment.0.path().join("cache"), "").unwrap();
+    let (_, found, said) = environment.fit(SOME, &[]);
+    assert!(said.contains(ASKING) && found["cudnn_version"] == 91900, "{said} {found}");
 }

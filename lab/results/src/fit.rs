@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::cards::{CardResult, room};
 use super::findings::{Findings, Settings, again, plain};
 use super::premise::{self, Premise};
+use super::run::cudnn;
 
 /// Result of a search for the largest size. Bytes unless a name says otherwise; sizes are examples or tokens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,6 +32,9 @@ pub struct FitResult {
     /// The largest size that fits if cuDNN takes nothing besides, which only a card tells; null for a network without convolutions.
     #[serde(default)]
     pub largest_without_cudnn: Option<usize>,
+    /// Version of the cuDNN that named the workspaces of the largest size: 91900 is 9.19.0. Null if nobody did.
+    #[serde(default)]
+    pub cudnn_version: Option<u32>,
     /// The largest size that fits with the smallest context that the card may have.
     #[serde(default)]
     pub largest_with_least_context: Option<usize>,
@@ -153,6 +157,10 @@ fn range(from: usize, to: usize) -> Cell {
     Cell::Text(if from == to { from.to_string() } else { format!("{from}–{to}") })
 }
 
+fn sizes(from: usize, to: usize) -> String {
+    if from == to { from.to_string() } else { format!("{from} to {to}") }
+}
+
 /// Number of runs shown around the answer.
 const AROUND: usize = 4;
 /// Number of points in the law's line.
@@ -190,6 +198,7 @@ impl FitResult {
             budget_bytes,
             largest: fit.largest,
             largest_without_cudnn: None,
+            cudnn_version: None,
             largest_with_least_context: fit.largest,
             at_maximum: fit.at_maximum,
             gaps: fit.gaps(),
@@ -199,16 +208,6 @@ impl FitResult {
             tries: None,
             runs: fit.tried.iter().map(|tried| TriedSize::of(tried, law)).collect(),
         }
-    }
-
-    /// Makes it the result of a network with convolutions, of which these sizes fit with the most that cuDNN may take besides.
-    #[must_use]
-    pub fn with_cudnn(mut self, surely: Option<&Fit>) -> Self {
-        if let Some(surely) = surely {
-            self.largest_without_cudnn = self.largest;
-            (self.largest, self.gaps) = (surely.largest, surely.gaps());
-        }
-        self
     }
 
     /// The largest size that fits, perhaps only if cuDNN takes nothing besides.
@@ -267,8 +266,15 @@ impl FitResult {
             let fail = if self.largest_without_cudnn.is_some() { "perhaps fail" } else { "fail" };
             sentences.push(format!("But {} {fail}: what is reserved does not rise with every step.", gaps.join(", ")));
         }
-        if self.at_best() > self.largest {
-            sentences.push("Only a card tells how much memory cuDNN needs. A rehearsal of your script asks cuDNN itself: `vramlab predict train.py`.".into());
+        if let Some(most) = self.at_best().filter(|most| Some(*most) > self.largest) {
+            sentences.push(match self.cudnn_version {
+                Some(version) => format!(
+                    "{} named the workspaces. A card may need an eighth more, so {} may fail.",
+                    cudnn(version),
+                    sizes(self.largest.unwrap_or(0) + 1, most)
+                ),
+                None => "Only a card tells how much memory cuDNN needs. Your PyTorch's cuDNN names it without one: `--cudnn ask`.".into(),
+            });
         }
         if let Some(size) = self.largest_with_least_context.filter(|_| self.largest_with_least_context > self.at_best())
         {

@@ -72,7 +72,7 @@ pub use replay::{PolicyResult, ReplayResult};
 pub use run::{
     AS_IT_IS, AccuracyResult, ByCategory, ConvolutionBound, DataParallelFigures, FailedRequest, Needed, NeedsResult,
     OutOfMemoryResult, OverheadPart, OverheadsResult, PeakResult, Prediction, RankResult, RingBytes, ScopeBytes,
-    SentBytes, StageResult, StatesResult, TIGHT, TechniqueResult, TopScope, TrainResult, by_category,
+    SentBytes, StageResult, StatesResult, TIGHT, TechniqueResult, TopScope, TrainResult, WorkspaceSource, by_category,
 };
 pub use scan::{Point, Predicted, ScanResult};
 pub use self_check::SelfCheck;

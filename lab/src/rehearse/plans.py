@@ -44,7 +44,7 @@ def last_plan(library):
 
 
 def row(torch, library, case):
-    """The workspaces of a case, and which of them a card may change. PyTorch asks for a plan once and keeps it."""
+    """The workspaces of a case, and which of them a card may change; None if cuDNN refuses one. PyTorch asks for a plan once and keeps it."""
     dtype = (torch.float32, torch.float16, torch.bfloat16)[case[0]]
     layout = torch.channels_last if case[1] else torch.contiguous_format
     x_size, w_size, stride, padding, dilation, groups = case[2:6], case[6:10], case[10:12], case[12:14], case[14:16], case[16]
@@ -57,7 +57,7 @@ def row(torch, library, case):
         torch.ops.aten.convolution_backward(grad, x, weight, None, *shape, mask)
         plans.append(last_plan(library))
     if any(plan is not None and plan[0] not in (ASKED, *RANGED) for plan in plans):
-        raise Refused("cuDNN refused to plan without a card")
+        return None
     ranged = sum(1 << index for index, plan in enumerate(plans) if plan is not None and plan[0] in RANGED)
     return [*(0 if plan is None else plan[1] for plan in plans), ranged]
 

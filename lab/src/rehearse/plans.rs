@@ -1,5 +1,6 @@
 //! Asks the cuDNN of a Python's PyTorch for workspaces of convolutions (`plans.py`), on a card that is not there.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -27,11 +28,11 @@ const MOST: u16 = 188;
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Told {
-    Named { cudnn: u32, rows: Vec<(u64, u64, u64, u8)> },
+    Named { cudnn: u32, rows: Vec<Option<(u64, u64, u64, u8)>> },
     Refused { refused: String },
 }
 
-/// Asks for the workspaces of convolutions on a card. `python`: the interpreter that has PyTorch.
+/// Asks for the workspaces of convolutions on a card; the table lacks those for which cuDNN makes no plan without one. `python`: the interpreter that has PyTorch.
 ///
 /// # Errors
 /// [`Error::Usage`] without the library for rehearsals, or with a `TMPDIR` that the loader cannot take; [`Error::Host`] if Python cannot be started, or cannot answer, with its reason.
@@ -47,11 +48,14 @@ pub fn ask_cudnn(python: &Path, card: &RequestedCard, cases: &[ConvolutionCase])
             Err(cannot("it gave another number of answers".into()))
         }
         Told::Named { cudnn, rows } => {
-            let named = rows.iter().map(|(forward, input, weight, ranged)| NamedWorkspaces {
-                bytes: [*forward, *input, *weight],
-                ranged: *ranged,
+            let named = asked.iter().zip(rows).filter_map(|((case, _), row)| {
+                let (forward, input, weight, ranged) = row?;
+                Some(((*case).clone(), NamedWorkspaces::new([forward, input, weight], ranged)))
             });
-            let rows = asked.iter().map(|(case, _)| (*case).clone()).zip(named).collect();
+            let rows = named.collect::<BTreeMap<_, _>>();
+            if rows.is_empty() && !asked.is_empty() {
+                return Err(cannot("cuDNN refused to plan without a card".into()));
+            }
             Ok(WorkspaceTable::new(cudnn, range_bytes(card.multiprocessors.unwrap_or(MOST)), rows))
         }
     }

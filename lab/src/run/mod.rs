@@ -39,7 +39,7 @@ pub use network::Network;
 pub use paper::{Figures, Paper, Room};
 pub use release::UsualRelease;
 pub use resolve::{resolve, target};
-pub use search::{Largest, Quantity, Search, maximum};
+pub use search::{Largest, Quantity, Search, WithCudnn, maximum};
 pub use session::{OnStep, Session, flow};
 pub use spec::{
     AllocatorSpec, BeginSpec, DeviceSpec, LoopSpec, ModelSpec, ParallelSpec, ProfileSpec, RunSpec, TrainingSpec,

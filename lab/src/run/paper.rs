@@ -140,9 +140,19 @@ impl<'a> Paper<'a> {
         Self { workspaces: Some(workspaces), ..self }
     }
 
+    /// Another one that knows the same workspaces and has found nothing yet.
+    pub fn afresh(&self) -> Self {
+        Self { workspaces: self.workspaces, ..Self::new(self.backends, self.stop) }
+    }
+
     /// Makes a dry run on an unlimited device and, if there is a limit, one on a device of that size.
     pub fn figures(&self, spec: &RunSpec) -> Result<Figures> {
         self.figures_with(spec, |_| true, true)
+    }
+
+    /// The same without asking anybody for workspaces of cuDNN.
+    pub(super) fn figures_unasked(&self, spec: &RunSpec) -> Result<Figures> {
+        self.figures_with(spec, |_| true, false)
     }
 
     /// The same for one of many changes of a run: an upper figure only where it decides whether the change fits.

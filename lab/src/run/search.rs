@@ -1,13 +1,14 @@
 //! The largest size of a run that fits, and the law of its peak up to it.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 
 use lab_analysis::fit::{Fit, Law, Room, largest};
 use lab_base::error::{Error, Result};
 use lab_base::named;
 use lab_models::Input;
 use lab_results::ConvolutionBound;
-use memcore::{Deviations, Device};
+use memcore::{Deviation, Deviations, Device};
 
 use super::gpu::Gpu;
 use super::network::Network;
@@ -64,12 +65,26 @@ pub struct Largest {
     /// Law of the peak up to it.
     pub law: Law,
     /// Sizes that fit with the most that cuDNN may take besides, if the network has convolutions.
-    pub with_cudnn: Option<Fit>,
+    pub with_cudnn: Option<WithCudnn>,
     /// The largest size that fits with the smallest context that the card may have, if that is more.
     pub perhaps: Option<usize>,
     /// Deviations of the runs from PyTorch.
     pub deviations: Deviations,
 }
+
+/// Sizes that fit with the most that cuDNN may take besides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WithCudnn {
+    /// The largest; `None` if not even 1 fits.
+    pub largest: Option<usize>,
+    /// Smaller ones that do not.
+    pub gaps: Vec<usize>,
+    /// Version of the cuDNN that named the workspaces of the largest; `None` if nobody did.
+    pub named_by: Option<u32>,
+}
+
+/// Sizes for whose workspaces cuDNN is asked at once.
+const ASKED_AT_ONCE: usize = 7;
 
 impl RunSpec {
     /// Sets the number of steps that show what is requested, unless the run sets another.
@@ -144,15 +159,57 @@ impl Search<'_> {
         let law = Law::of(&self.runs(&self.spec.clone().of_few_steps(), &deviations), 1, end)?;
         let perhaps = self.perhaps(&fit)?;
         let with_cudnn = self.with_cudnn(budget_bytes, &fit, deviations.get())?;
-        Ok(Largest { fit, law, with_cudnn, perhaps, deviations: deviations.get() })
+        let is_named = with_cudnn.as_ref().is_some_and(|found| found.named_by.is_some());
+        let unaccounted = |all: Deviations| if is_named { all.without(Deviation::WithoutCudnn) } else { all };
+        Ok(Largest { fit, law, with_cudnn, perhaps, deviations: unaccounted(deviations.get()) })
     }
 
     /// The sizes that fit with the most that cuDNN may take besides; `None` without convolutions.
-    fn with_cudnn(&self, budget_bytes: u64, fit: &Fit, deviations: Deviations) -> Result<Option<Fit>> {
+    fn with_cudnn(&self, budget_bytes: u64, fit: &Fit, deviations: Deviations) -> Result<Option<WithCudnn>> {
         let (Some(most), true) = (fit.largest, deviations.convolution_bytes() > 0) else { return Ok(None) };
         let rest = ConvolutionBound::rest(budget_bytes);
         let copying = self.spec.clone().with_copying_convolutions().on_paper_in(rest);
-        largest(&self.runs(&copying, &Cell::default()), rest, most).map(Some)
+        let bounded = largest(&self.runs(&copying, &Cell::default()), rest, most)?;
+        let mut found = WithCudnn { largest: bounded.largest, gaps: bounded.gaps(), named_by: None };
+        // Tables have usual sizes.
+        let usual = (0..usize::BITS).flat_map(|i| [1 << i, (1_usize << i).saturating_mul(3)]);
+        let smallest = found.largest.unwrap_or(0);
+        self.name(&mut found, &usual.filter(|size| *size > smallest && *size <= most).collect())?;
+        self.ask(&mut found, most)?;
+        Ok(Some(found))
+    }
+
+    /// Adds what fits with the workspaces that are known of these sizes.
+    fn name(&self, found: &mut WithCudnn, sizes: &BTreeSet<usize>) -> Result<()> {
+        for size in sizes {
+            (self.on_run)(*size);
+            let figures = self.paper.figures_unasked(&self.spec.sized(self.of, Some(*size)))?;
+            let named_by = figures.with_cudnn.and_then(|bound| bound.cudnn_version);
+            match figures.fits_surely() {
+                Some(true) if named_by.is_some() => (found.largest, found.named_by) = (Some(*size), named_by),
+                _ if named_by.is_some() => found.gaps.push(*size),
+                _ => {}
+            }
+        }
+        found.gaps.retain(|gap| Some(*gap) < found.largest);
+        Ok(())
+    }
+
+    /// Adds what fits with the workspaces for which somebody is asked: the sizes between the largest that fits and the first that does not, a few at a time.
+    fn ask(&self, found: &mut WithCudnn, most: usize) -> Result<()> {
+        let (mut low, mut high) = (found.largest.unwrap_or(0), most + 1);
+        while high - low > 1 {
+            let parts = (high - low).min(ASKED_AT_ONCE + 1);
+            let sizes: BTreeSet<usize> = (1..parts).map(|part| low + (high - low) * part / parts).collect();
+            let runs: Vec<RunSpec> = sizes.iter().map(|size| self.spec.sized(self.of, Some(*size))).collect();
+            if !self.paper.ask_for(&runs)? {
+                break;
+            }
+            self.name(found, &sizes)?;
+            low = found.largest.unwrap_or(0).max(low);
+            high = sizes.into_iter().find(|size| *size > low).unwrap_or(high);
+        }
+        Ok(())
     }
 
     /// Returns the run of a size, which records its deviations from PyTorch.

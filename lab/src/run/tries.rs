@@ -133,8 +133,8 @@ impl TrySearch<'_> {
             books().insert(changed.to_vec(), taken);
             let mut reaches = taken.is_some_and(|needs| needs.reserved_bytes <= room.bytes);
             if reaches && room.for_cudnn {
-                let (at_most, more) = self.paper.in_what_cudnn_leaves(&run(changed), room.bytes)?;
-                (reaches, work) = (at_most.is_some(), work + more);
+                let (fits, more) = self.paper.surely_fits(&run(changed), room.bytes)?;
+                (reaches, work) = (fits, work + more);
             }
             Ok((if reaches { Outcome::Reached(()) } else { Outcome::Missed }, work))
         };

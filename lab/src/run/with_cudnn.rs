@@ -1,7 +1,9 @@
 //! The figures of a run whose convolutions cuDNN computes: with the workspaces that it named, else bounded.
 
+use std::collections::BTreeSet;
+
 use lab_base::error::{Error, Result};
-use lab_results::ConvolutionBound;
+use lab_results::{ConvolutionBound, WorkspaceSource};
 use memcore::Profile;
 use memcore::memory::Needs;
 use memcore::profile::{ConvolutionCase, ConvolutionWorkspaces};
@@ -20,7 +22,8 @@ impl Paper<'_> {
         may_ask: bool,
     ) -> Result<ConvolutionBound> {
         let Some((knows, sm)) = self.who_knows(spec) else { return self.bounded(spec, workspace_bytes, (needs, room)) };
-        let known = knows.known(sm);
+        let on_card = |table: WorkspaceTable| table.on_card(spec.multiprocessors());
+        let known = knows.known(sm).map(on_card);
         let named = known.as_ref().map(|table| self.named(spec, table, room)).transpose()?;
         if let Some(named) = named.flatten() {
             return Ok(named);
@@ -33,7 +36,7 @@ impl Paper<'_> {
         }
         let mut cases = self.convolutions(spec)?;
         cases.retain(|case| known.as_ref().is_none_or(|table| table.named(case).is_none()));
-        let table = if cases.is_empty() { None } else { knows.ask(sm, &cases)? };
+        let table = if cases.is_empty() { None } else { knows.ask(sm, &cases)?.map(on_card) };
         let named = table.map(|table| self.named(spec, &table, room)).transpose()?;
         Ok(named.flatten().unwrap_or(bound))
     }
@@ -46,6 +49,42 @@ impl Paper<'_> {
         let noting = ConvolutionWorkspaces::noting();
         let is_made = self.reserved(spec, &noting)?.is_some();
         Ok(noting.cases().into_iter().filter(|_| is_made).map(|(case, _)| case).collect())
+    }
+
+    /// Asks whoever knows workspaces of cuDNN at once for all that these runs need, and returns whether somebody may be asked.
+    ///
+    /// # Errors
+    /// Those of the runs, and of who was asked.
+    pub(super) fn ask_for(&self, runs: &[RunSpec]) -> Result<bool> {
+        let Some((knows, sm)) = runs.first().and_then(|run| self.who_knows(run)) else { return Ok(false) };
+        if !knows.asks(true) {
+            return Ok(false);
+        }
+        let known = knows.known(sm);
+        let mut cases = BTreeSet::new();
+        for run in runs {
+            cases.extend(self.convolutions(run)?);
+        }
+        cases.retain(|case| known.as_ref().is_none_or(|table| table.named(case).is_none()));
+        Ok(cases.is_empty() || knows.ask(sm, &Vec::from_iter(cases))?.is_some())
+    }
+
+    /// True if a run with convolutions surely fits where cuDNN computes them: with the workspaces that somebody knows, else by the bound. And the number of
+    /// allocations made for it.
+    pub(super) fn surely_fits(&self, spec: &RunSpec, budget_bytes: u64) -> Result<(bool, u64)> {
+        let table = self.who_knows(spec).and_then(|(knows, sm)| knows.known(sm));
+        let table = table.map(|table| table.on_card(spec.multiprocessors()));
+        let rest = ConvolutionBound::rest_of_named(budget_bytes);
+        let named = table.map(|table| spec.clone().with_workspaces(table.workspaces(true)).on_paper_in(rest));
+        match named.map(|run| self.in_what_there_is(&run)) {
+            Some(Ok((needs, work))) => Ok((needs.is_some(), work)),
+            Some(Err(Error::Interrupted)) => Err(Error::Interrupted),
+            // A table lacks a workspace, or nobody knows any.
+            Some(Err(_)) | None => {
+                let (needs, work) = self.in_what_cudnn_leaves(spec, budget_bytes)?;
+                Ok((needs.is_some(), work))
+            }
+        }
     }
 
     /// Who knows the workspaces of a run, and the compute capability of its card.
@@ -70,12 +109,11 @@ impl Paper<'_> {
         let workspaces = table.workspaces(false);
         let Some(expected) = self.reserved(spec, &workspaces)? else { return Ok(None) };
         let cases = workspaces.cases();
-        let is_ranged = |case| table.named(case).is_some_and(|named| named.ranged != 0);
-        let ranged = cases.iter().any(|(case, _)| is_ranged(case));
+        let source = table.source(cases.iter().map(|(case, _)| case));
         let largest = cases.iter().flat_map(|(_, bytes)| bytes).max().copied().unwrap_or(0);
-        let most = if ranged { table.workspaces(true) } else { workspaces.clone() };
+        let most = if source == WorkspaceSource::AskedInARange { table.workspaces(true) } else { workspaces.clone() };
         let Some(upper) = self.reserved(spec, &most)? else { return Ok(None) };
-        let bound = |reserved| ConvolutionBound::of_named(table.cudnn, largest, reserved);
+        let bound = |reserved| ConvolutionBound::of_named(table.cudnn, source, largest, reserved);
         let whole = bound([expected, upper.max(expected)]);
         let Some(room) = room.filter(|room| room.budget_bytes < whole.upper_bytes) else {
             return Ok(Some(whole));
@@ -111,7 +149,7 @@ impl Paper<'_> {
 
     /// What a run with convolutions takes at most where cuDNN computes them and has its own part of the memory; `None` if memory runs out. And the
     /// number of allocations made for it.
-    pub(super) fn in_what_cudnn_leaves(&self, spec: &RunSpec, budget_bytes: u64) -> Result<(Option<Needs>, u64)> {
+    fn in_what_cudnn_leaves(&self, spec: &RunSpec, budget_bytes: u64) -> Result<(Option<Needs>, u64)> {
         self.in_what_there_is(
             &spec.clone().with_copying_convolutions().on_paper_in(ConvolutionBound::rest(budget_bytes)),
         )

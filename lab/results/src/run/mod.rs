@@ -21,7 +21,8 @@ pub use figures::{
     AccuracyResult, ByCategory, FailedRequest, Needed, OutOfMemoryResult, OverheadPart, OverheadsResult, PeakResult,
     RingBytes, ScopeBytes, TopScope, by_category,
 };
-pub use prediction::{AS_IT_IS, ConvolutionBound, NeedsResult, Prediction, TIGHT, TechniqueResult};
+pub(crate) use prediction::cudnn;
+pub use prediction::{AS_IT_IS, ConvolutionBound, NeedsResult, Prediction, TIGHT, TechniqueResult, WorkspaceSource};
 pub use split::{DataParallelFigures, RankResult, SentBytes, StageResult, StatesResult};
 pub use train::TrainResult;
 

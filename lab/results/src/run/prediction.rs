@@ -60,6 +60,21 @@ pub struct NeedsResult {
     pub fits_with_least_context: Option<bool>,
 }
 
+/// Where the workspaces of a prediction are from, the surest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkspaceSource {
+    /// A card with as many multiprocessors was measured.
+    Measured,
+    /// cuDNN named them without a card. Of 9,013 on an H200 all were those of the card.
+    Asked,
+    /// cuDNN named them, and a card may take more for some.
+    AskedInARange,
+    /// Nobody named them; they are only bounded.
+    #[default]
+    Bounded,
+}
+
 /// What convolutions take besides on a card, where cuDNN computes them: workspaces and a part of the context. Either cuDNN named its
 /// workspaces, or they are only bounded. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,6 +91,14 @@ pub struct ConvolutionBound {
     /// The cuDNN that named them, as it counts: 91900 is 9.19.0.
     #[serde(default)]
     pub cudnn_version: Option<u32>,
+    /// Where the workspaces are from.
+    #[serde(default)]
+    pub source: WorkspaceSource,
+}
+
+/// The name of a version of cuDNN as it counts them: 91900 is cuDNN 9.19.
+pub(crate) fn cudnn(version: u32) -> String {
+    format!("cuDNN {}.{}", version / 10_000, version / 100 % 100)
 }
 
 impl ConvolutionBound {
@@ -90,8 +113,8 @@ impl ConvolutionBound {
     /// The bound of a run that reserves so much if each convolution takes its operands and its result once more.
     pub fn of_run(workspace_bytes: u64, reserved_bytes: u64) -> Self {
         let upper_bytes = Self::with_spread(reserved_bytes, Self::SPREAD);
-        let (expected_bytes, cudnn_version) = (None, None);
-        Self { workspace_bytes, context_bytes: Self::CONTEXT_BYTES, upper_bytes, expected_bytes, cudnn_version }
+        let (expected_bytes, cudnn_version, source) = (None, None, WorkspaceSource::Bounded);
+        Self { workspace_bytes, context_bytes: Self::CONTEXT_BYTES, upper_bytes, expected_bytes, cudnn_version, source }
     }
 
     /// Bytes that such a run may reserve where there are so many: the rest is for cuDNN's part of the context and for what lies free.
@@ -104,11 +127,17 @@ impl ConvolutionBound {
     const NAMED_SPREAD: u64 = 12;
 
     /// The figures of a run with workspaces that cuDNN of a version named: it reserves `expected` bytes, and `most` with all that a card may take for them.
-    pub fn of_named(cudnn_version: u32, workspace_bytes: u64, [expected, most]: [u64; 2]) -> Self {
+    pub fn of_named(
+        cudnn_version: u32,
+        source: WorkspaceSource,
+        workspace_bytes: u64,
+        [expected, most]: [u64; 2],
+    ) -> Self {
         let context_bytes = Self::CONTEXT_BYTES;
         let upper_bytes = Self::with_spread(most, Self::NAMED_SPREAD);
         let expected_bytes = Some(expected.saturating_add(context_bytes));
-        Self { workspace_bytes, context_bytes, upper_bytes, expected_bytes, cudnn_version: Some(cudnn_version) }
+        let cudnn_version = Some(cudnn_version);
+        Self { workspace_bytes, context_bytes, upper_bytes, expected_bytes, cudnn_version, source }
     }
 
     /// Bytes that a run with named workspaces may reserve where there are so many.
@@ -231,10 +260,12 @@ impl Prediction {
     /// Says what the upper figure consists of.
     fn how_much_more(bound: &ConvolutionBound) -> String {
         if let Some(version) = bound.cudnn_version {
+            let named = match bound.source {
+                WorkspaceSource::Measured => format!("An H200 took these workspaces with {}", cudnn(version)),
+                _ => format!("{} named the workspaces", cudnn(version)),
+            };
             return format!(
-                "cuDNN {}.{} named the workspaces: up to {} for a convolution. {} more are in the context, and a card may take an eighth more.",
-                version / 10_000,
-                version / 100 % 100,
+                "{named}: up to {} for a convolution. {} more are in the context, and a card may take an eighth more.",
                 short(bound.workspace_bytes),
                 short(bound.context_bytes)
             );

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use flate2::read::GzDecoder;
 use memcore::profile::ConvolutionCase;
 
-use super::row::{NamedWorkspaces, TYPES, case_numbers};
+use super::row::{ALL_PASSES, NamedWorkspaces, TYPES, case_numbers};
 
 /// The cuDNN that named them, that of PyTorch 2.11.
 pub(super) const CUDNN: u32 = 91900;
@@ -16,7 +16,7 @@ pub(super) const CUDNN: u32 = 91900;
 /// Numbers of a case, each a word of a row's beginning.
 const NUMBERS: usize = 17;
 const CASE: usize = NUMBERS * size_of::<u32>();
-/// The case, three workspaces, and a byte with a bit for each that a card may change.
+/// The case, three workspaces, and a byte with a bit for each that a card may change, then a bit for each that was measured.
 const ROW: usize = CASE + 3 * size_of::<u64>() + 1;
 
 /// The tables of the cards of one compute capability, by type.
@@ -82,7 +82,12 @@ impl BuiltIn {
             let begin = CASE + pass * size_of::<u64>();
             row[begin..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
         };
-        Some(NamedWorkspaces { bytes: [0, 1, 2].map(word), ranged: row[ROW - 1] })
+        let bits = row[ROW - 1];
+        Some(NamedWorkspaces {
+            bytes: [0, 1, 2].map(word),
+            ranged: bits & ALL_PASSES,
+            measured: bits >> 3 & ALL_PASSES,
+        })
     }
 }
 
@@ -104,7 +109,7 @@ pub fn packed_rows(rows: &BTreeMap<ConvolutionCase, NamedWorkspaces>) -> [Vec<u8
             .filter_map(|(case, named)| {
                 let mut row = packed_case(case)?;
                 row.extend(named.bytes.iter().flat_map(|bytes| bytes.to_be_bytes()));
-                row.push(named.ranged);
+                row.push(named.ranged | named.measured << 3);
                 Some(row)
             })
             .collect();
@@ -152,7 +157,7 @@ mod tests {
 
     #[test]
     fn rows_come_back_from_their_bytes() {
-        let named = NamedWorkspaces { bytes: [1, 0, 1 << 40], ranged: 0b101 };
+        let named = NamedWorkspaces { bytes: [1, 0, 1 << 40], ranged: 0b101, measured: 0b110 };
         let rows = [(case(DType::F16, 300), named), (case(DType::F16, 2), named)];
         let [floats, halves, _] = packed_rows(&BTreeMap::from(rows));
         assert!(
@@ -161,6 +166,6 @@ mod tests {
                 && halves[..CASE] == packed_case(&case(DType::F16, 2)).unwrap()
         );
         assert_eq!(&halves[CASE..CASE + 8], &1_u64.to_be_bytes());
-        assert_eq!(halves[ROW - 1], 5);
+        assert_eq!(halves[ROW - 1], 0b110_101);
     }
 }

@@ -6,6 +6,9 @@ use memcore::profile::{ConvolutionCase, PassBytes};
 /// Types of convolutions that cuDNN computes. A file names them by their place here.
 pub(super) const TYPES: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
+/// A bit for each workspace of a case.
+pub(super) const ALL_PASSES: u8 = 0b111;
+
 /// What cuDNN named for one case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedWorkspaces {
@@ -13,9 +16,28 @@ pub struct NamedWorkspaces {
     pub bytes: PassBytes,
     /// A bit for each of which a card may take more, up to [`WorkspaceTable::range_bytes`](super::WorkspaceTable::range_bytes).
     pub ranged: u8,
+    /// A bit for each that a card with `MEASURED_MULTIPROCESSORS` was measured to take: what is in a range on other cards is not on such a one.
+    pub measured: u8,
 }
 
+/// Number of multiprocessors of the card that was measured, an H200. An H100 SXM has as many.
+pub(super) const MEASURED_MULTIPROCESSORS: u16 = 132;
+
 impl NamedWorkspaces {
+    /// What cuDNN named, of a card that was not measured.
+    pub fn new(bytes: PassBytes, ranged: u8) -> Self {
+        Self { bytes, ranged, measured: 0 }
+    }
+
+    /// The same for a card that is like the one measured, or is not.
+    pub(super) fn on_card(self, is_like_measured: bool) -> Self {
+        if is_like_measured {
+            Self { ranged: self.ranged & !self.measured, ..self }
+        } else {
+            Self { measured: 0, ..self }
+        }
+    }
+
     /// True if a card may take more for a pass.
     pub(super) fn is_ranged(&self, pass: usize) -> bool {
         self.ranged >> pass & 1 == 1

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use lab_base::cards::ALL;
+use lab_results::WorkspaceSource;
 use memcore::profile::{ConvolutionCase, ConvolutionWorkspaces};
 use serde::{Deserialize, Serialize};
 
 use super::built_in::{BuiltIn, CUDNN};
-use super::row::{NamedWorkspaces, TYPES, case_numbers, range_bytes};
+use super::row::{ALL_PASSES, MEASURED_MULTIPROCESSORS, NamedWorkspaces, TYPES, case_numbers, range_bytes};
 
 /// Workspaces of convolutions on the cards of one compute capability.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct WorkspaceTable {
     pub rows: BTreeMap<ConvolutionCase, NamedWorkspaces>,
     /// Further ones, of the same cuDNN.
     built_in: Option<BuiltIn>,
+    /// True for a card with as many multiprocessors as the one that was measured.
+    is_like_measured: bool,
 }
 
 /// A table as it stands in a file.
@@ -38,12 +41,20 @@ const COLUMNS: &str = "type channels_last n c h w k c/g kh kw stride_h stride_w 
 impl WorkspaceTable {
     /// Makes a table of these workspaces.
     pub fn new(cudnn: u32, range_bytes: u64, rows: BTreeMap<ConvolutionCase, NamedWorkspaces>) -> Self {
-        Self { cudnn, range_bytes, rows, built_in: None }
+        Self { cudnn, range_bytes, rows, ..Self::default() }
     }
 
     /// Returns what cuDNN named for a case.
     pub fn named(&self, case: &ConvolutionCase) -> Option<NamedWorkspaces> {
-        self.rows.get(case).copied().or_else(|| self.built_in.and_then(|tables| tables.named(case)))
+        let built_in = self.built_in.and_then(|tables| tables.named(case));
+        let named = built_in.or_else(|| self.rows.get(case).copied())?;
+        Some(named.on_card(self.is_like_measured))
+    }
+
+    /// The table for a card with so many multiprocessors.
+    #[must_use]
+    pub fn on_card(self, multiprocessors: Option<u16>) -> Self {
+        Self { is_like_measured: multiprocessors == Some(MEASURED_MULTIPROCESSORS), ..self }
     }
 
     /// Returns the workspaces for a run. `most`: with all that a card may take.
@@ -54,6 +65,18 @@ impl WorkspaceTable {
             let more = |pass: usize| if most && named.is_ranged(pass) { table.range_bytes } else { 0 };
             Some(std::array::from_fn(|pass| named.bytes[pass] + more(pass)))
         })
+    }
+
+    /// Returns where the workspaces of these cases are from: the least sure of them.
+    pub fn source<'a>(&self, cases: impl Iterator<Item = &'a ConvolutionCase>) -> WorkspaceSource {
+        let named = cases.filter_map(|case| self.named(case));
+        let (ranged, measured) =
+            named.fold((0, u8::MAX), |(ranged, measured), named| (ranged | named.ranged, measured & named.measured));
+        match (ranged, measured & ALL_PASSES) {
+            (0, ALL_PASSES) => WorkspaceSource::Measured,
+            (0, _) => WorkspaceSource::Asked,
+            _ => WorkspaceSource::AskedInARange,
+        }
     }
 
     /// Adds the rows of another table of the same cuDNN, or becomes that table.
@@ -102,14 +125,14 @@ fn read_row(row: &[u64]) -> Option<(ConvolutionCase, NamedWorkspaces)> {
     let bytes = [next()? as u64, next()? as u64, next()? as u64];
     let ranged = u8::try_from(next()?).ok()?;
     let case = ConvolutionCase { dtype, channels_last, input, weight, stride, padding, dilation, groups };
-    numbers.next().is_none().then_some((case, NamedWorkspaces { bytes, ranged }))
+    numbers.next().is_none().then_some((case, NamedWorkspaces::new(bytes, ranged)))
 }
 
 /// Returns the table of the built-in networks' convolutions for the cards of a compute capability (ten times it); `None` for one that has none.
 pub fn built_in_workspaces(sm: u32) -> Option<WorkspaceTable> {
     let built_in = Some(BuiltIn::of_capability(sm)?);
     let most = ALL.iter().filter(|card| card.sm == sm).map(|card| card.multiprocessors).max()?;
-    Some(WorkspaceTable { cudnn: CUDNN, range_bytes: range_bytes(most), rows: BTreeMap::new(), built_in })
+    Some(WorkspaceTable { built_in, ..WorkspaceTable::new(CUDNN, range_bytes(most), BTreeMap::new()) })
 }
 
 #[cfg(test)]
@@ -130,7 +153,7 @@ mod tests {
             dilation: [1, 3],
             groups: 16,
         };
-        let named = NamedWorkspaces { bytes: [0, 512, 1 << 33], ranged: 0b110 };
+        let named = NamedWorkspaces::new([0, 512, 1 << 33], 0b110);
         WorkspaceTable::new(91900, 100, BTreeMap::from([(case, named)]))
     }
 
