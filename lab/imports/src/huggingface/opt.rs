@@ -146,9 +146,10 @@ impl InputEmbeddings for Embeddings {
         let mut embeds = self.embed_tokens.forward(ids)?;
         let cache = stage.and_then(Stage::cache);
         let (mask, positions) = Self::positions(ids, attention_mask)?;
+        let own = |stage: &Stage| stage.options.rules().masks_by_positions.then_some(&mask);
         let context = match stage {
             Some(stage) => BlockInputs {
-                mask: stage.mask(&embeds, attention_mask)?,
+                mask: stage.mask(&embeds, attention_mask.or(own(stage)))?,
                 cache,
                 _positions: Some(positions.clone()),
                 ..BlockInputs::default()
