@@ -237,6 +237,7 @@ class SnapshotV1(TypedDict, total=False):
     held: list[HeldResult]
     held_in_all: HeldSum
     segments: list[SegmentResult]
+    before: HeldBefore
     peak: Optional[PeakOfTrace]
     left_over: list[HeldResult]
     left_over_in_all: HeldSum
@@ -689,6 +690,14 @@ class Heights(TypedDict, total=False):
 
     allocated: int
     reserved: int
+
+
+class HeldBefore(TypedDict, total=False):
+    """Memory that was held when a trace began. Bytes."""
+
+    blocks: int
+    bytes: int
+    recorded: bool
 
 
 class HeldResult(TypedDict, total=False):
@@ -1427,6 +1436,7 @@ class SnapshotOom(TypedDict, total=False):
 
     entry: int
     failed: int
+    later_allocations: int
     requested: int
     where: Optional[str]
     held: int

@@ -282,7 +282,34 @@ fn bad_input_is_refused_by_its_byte() {
     assert!(refused(2, &["snapshot", "convert", &golden("mlp_expandable"), "out.txt"]).contains("must end in"));
     assert!(refused(2, &["snapshot", "show", &golden("mlp_expandable"), "--device", "3"]).contains("--device 3"));
     let empty = write("empty.json", b"{\"segments\": [], \"device_traces\": []}");
-    assert!(refused(2, &["snapshot", "replay", &empty]).contains("nothing was recorded"));
+    assert!(refused(2, &["snapshot", "replay", &empty]).contains("no requests were recorded"));
+}
+
+/// What a trace lacks is said, and nothing is claimed of it.
+#[test]
+fn what_a_recording_lacks_is_told() {
+    let shown =
+        |name: &str| done(&["snapshot", "show", &recording(name)]).split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = shown("cut");
+    assert!(
+        text.contains("The trace begins with 94.3 MiB in 27 blocks held: earlier entries were overwritten"),
+        "{text}"
+    );
+    assert!(!shown("nanogpt").contains("The trace begins with"));
+    let text = shown("states_alone");
+    assert!(text.contains("154 MiB reserved, 113.32 MiB allocated Held at the end"), "{text}");
+    assert!(text.contains("The trace has no requests") && !text.contains("at the peak"), "{text}");
+    let text = shown("refused_and_went_on");
+    assert!(text.contains("outside of the network, as a batch is made or moved (step 3): 4 TiB"), "{text}");
+    assert!(text.contains("the last of 2 requests that failed. The program went on: 62 allocations follow."), "{text}");
+    assert!(text.contains("No setting of the allocator helps"), "{text}");
+    let text = shown("limited");
+    assert!(text.contains("does not say where the limit lies") && !text.contains("Try"), "{text}");
+    let text = shown("larger_batches");
+    assert!(
+        text.contains("Larger in every step: a tensor that grows, or larger batches") && !text.contains("leak"),
+        "{text}"
+    );
 }
 
 #[test]

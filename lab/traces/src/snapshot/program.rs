@@ -70,9 +70,9 @@ impl Snapshot {
     /// [`Error::Usage`] without a trace, and for one with more streams than a replay has.
     pub fn program(&self, name: &str, device: usize) -> Result<Program> {
         let trace = self.trace(device);
-        if trace.is_empty() {
+        if !self.records_requests(device) {
             let problem = format!(
-                "nothing was recorded on device {device}; torch.cuda.memory._record_memory_history() starts recording"
+                "no requests were recorded on device {device}; torch.cuda.memory._record_memory_history() starts recording"
             );
             return Err(Error::usage(name, problem));
         }

@@ -58,7 +58,8 @@ impl Snapshot {
                 blocks,
             });
         }
-        left.is_empty().then_some(Start { memory: Memory { segments }, later })
+        let page_bytes = config.large_segment_bytes;
+        left.is_empty().then_some(Start { memory: Memory { segments }, later, page_bytes })
     }
 
     /// True if a device has segments that grow.
