@@ -251,6 +251,7 @@ class SnapshotDiffV1(TypedDict, total=False):
     files: list[str]
     device: int
     other_devices: list[OtherDevice]
+    other_devices_before: list[OtherDevice]
     totals: list[TotalsResult]
     changes: list[ChangedStack]
     segments_only_in: list[int]

@@ -285,6 +285,25 @@ fn bad_input_is_refused_by_its_byte() {
     assert!(refused(2, &["snapshot", "replay", &empty]).contains("no requests were recorded"));
 }
 
+/// Stacks that differ only in who called a line are one row, and a device that only the first file has is named.
+#[test]
+fn a_difference_is_by_line() {
+    let text = done(&["snapshot", "diff", &recording("cut"), &recording("cut_expandable")]);
+    assert!(text.contains("No line holds more or less."), "{text}");
+    let text = done(&["snapshot", "diff", &recording("states_alone"), &recording("cut")]);
+    assert!(!text.contains("train/kinds.py:6 net (to)"), "both hold the same by this line:\n{text}");
+    let directory = tempfile::tempdir().unwrap();
+    let two = directory.path().join("two.json").to_str().unwrap().to_string();
+    let segment = |device: u64, bytes: u64| {
+        serde_json::json!({"device": device, "address": 1 << 30, "total_size": bytes, "allocated_size": 0, "active_size": 0, "stream": 0,
+            "segment_type": "large", "blocks": [{"size": bytes, "requested_size": 0, "state": "inactive"}]})
+    };
+    let file = serde_json::json!({"segments": [segment(0, 2 << 20), segment(1, 6 << 20)], "device_traces": [[], []]});
+    std::fs::write(&two, file.to_string()).unwrap();
+    let text = done(&["snapshot", "diff", &two, &recording("cut")]);
+    assert!(text.contains("The first file also has device 1 (6 MiB reserved): --device N."), "{text}");
+}
+
 /// What a trace lacks is said, and nothing is claimed of it.
 #[test]
 fn what_a_recording_lacks_is_told() {
