@@ -164,7 +164,8 @@ impl Meant {
             return Err(error::Error::usage("loop", problem));
         }
         let rules = rules_for(release, model_type);
-        let mut options = Options { transformers: Some(rules), ..options.clone() };
+        let plain_embeds = release.major < 5;
+        let mut options = Options { transformers: Some(rules), plain_embeds, ..options.clone() };
         if written_out_only(release, model_type) {
             options.attention = Attention::Eager;
         }
