@@ -304,6 +304,15 @@ fn a_difference_is_by_line() {
     assert!(text.contains("The first file also has device 1 (6 MiB reserved): --device N."), "{text}");
 }
 
+/// Defaults that are better than what was recorded are named, and the command that repeats that works.
+#[test]
+fn the_defaults_are_proposed_in_words() {
+    let text = done(&["tune", &recording("pool_expandable")]);
+    assert!(text.contains("the defaults are better than the recorded settings"), "{text}");
+    assert!(text.contains("without expandable_segments:True") && text.contains("--alloc-conf ''"), "{text}");
+    done(&["replay", &recording("pool_expandable"), "--alloc-conf", ""]);
+}
+
 /// What a trace lacks is said, and nothing is claimed of it.
 #[test]
 fn what_a_recording_lacks_is_told() {
