@@ -238,6 +238,7 @@ class SnapshotV1(TypedDict, total=False):
     held: list[HeldResult]
     held_in_all: HeldSum
     segments: list[SegmentResult]
+    before: HeldBefore
     peak: Optional[PeakOfTrace]
     left_over: list[HeldResult]
     left_over_in_all: HeldSum
@@ -251,6 +252,7 @@ class SnapshotDiffV1(TypedDict, total=False):
     files: list[str]
     device: int
     other_devices: list[OtherDevice]
+    other_devices_before: list[OtherDevice]
     totals: list[TotalsResult]
     changes: list[ChangedStack]
     segments_only_in: list[int]
@@ -691,6 +693,14 @@ class Heights(TypedDict, total=False):
 
     allocated: int
     reserved: int
+
+
+class HeldBefore(TypedDict, total=False):
+    """Memory that was held when a trace began. Bytes."""
+
+    blocks: int
+    bytes: int
+    recorded: bool
 
 
 class HeldResult(TypedDict, total=False):
@@ -1429,6 +1439,7 @@ class SnapshotOom(TypedDict, total=False):
 
     entry: int
     failed: int
+    later_allocations: int
     requested: int
     where: Optional[str]
     held: int

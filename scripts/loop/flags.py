@@ -2,13 +2,14 @@
 """Draws combinations of flags at random and records what the real PyTorch takes for each: small networks of transformers, on one card or as one rank
 of two under DistributedDataParallel.
 
-    PYTHON scripts/loop/flags.py LIBRARY FILE.json.gz [SEED COUNT]
+    PYTHON scripts/loop/flags.py LIBRARY FILE.json.gz [SEED COUNT [frozen]]
 
 LIBRARY is the one of `vramlab rehearse`, PYTHON has the releases of torch and transformers that the file names afterwards. Each program runs in a
 process of its own. FILE has, for each, the flags as fields of a run, the configuration, and a row per phase (columns of lab/tests/golden/README.md).
-The same seed gives the same file."""
+The same seed gives the same file. With `frozen` each program is of one card and excludes parameters from training."""
 import contextlib
 import ctypes
+import fnmatch
 import gzip
 import json
 import os
@@ -32,6 +33,33 @@ SIZES = {
     "T5": dict(d_model=256, d_kv=64, d_ff=512, num_layers=2, num_heads=4),
 }
 HEADS = {"Bert": "BertForMaskedLM", "T5": "T5ForConditionalGeneration", "GPT2": "GPT2LMHeadModel"}
+
+
+# Parameters that are excluded from training, by family: `*` stands for any characters, `!` takes a name back, and the last match decides.
+FROZEN = {"GPT2": ["*,!*h.1*", "*wte*", "*bias", "*,!*ln_*"], "OPT": ["*,!*layers.1*", "*embed_tokens*", "*bias", "*,!*norm*"],
+          "Bert": ["*,!*layer.1*", "*word_embed*", "*bias", "*,!*Norm*"], "T5": ["*shared*", "*,!*block.1*", "*encoder*"]}
+FROZEN_DECODER = ["*,!*layers.1*", "*embed*", "*,!*norm*"]
+OF_RANKS = ("data-parallel", "gradient-as-bucket-view", "sync-each")
+
+
+def drawn_frozen(chance):
+    """Fields of a run on one card that excludes parameters from training, in two of three with checkpointing."""
+    fields = drawn(chance)
+    ranks = fields.get("data-parallel", 1)
+    fields = {name: value for name, value in fields.items() if name not in OF_RANKS}
+    for name in ("batch", "eval-batch"):
+        if name in fields:
+            fields[name] //= ranks
+    fields["checkpoint"] = chance.choice(["blocks", "blocks", "none"])
+    return fields | {"freeze": chance.choice(FROZEN.get(fields["model-type"], FROZEN_DECODER))}
+
+
+def freeze(model, names):
+    """Excludes parameters from training."""
+    for name, parameter in model.named_parameters():
+        for pattern in names.split(","):
+            if fnmatch.fnmatchcase(name, pattern.lstrip("!")):
+                parameter.requires_grad_(pattern.startswith("!"))
 
 
 def drawn(chance):
@@ -112,12 +140,14 @@ def program(row, fields):
     # As from_pretrained does, which leaves the frequencies of positions in float32.
     model = getattr(transformers, HEADS.get(name, name + "ForCausalLM"))._from_config(config, **{word: dtype}).to(device)
     model.train()
+    if "freeze" in fields:
+        freeze(model, fields["freeze"])
     if fields["checkpoint"] == "blocks":
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if ranks > 1:
         model = DistributedDataParallel(model, gradient_as_bucket_view=fields.get("gradient-as-bucket-view", False))
         model.register_comm_hook(None, parallel.reduced)
-    optimizer = optimizer_of(fields, model.parameters())
+    optimizer = optimizer_of(fields, [parameter for parameter in model.parameters() if parameter.requires_grad])
     row("model")
 
     def autocast():
@@ -208,7 +238,7 @@ def recorded(fields):
     return {"fields": fields, "config": configured(fields).to_dict(), "rows": rows.taken}
 
 
-def inside(target, seed, count):
+def inside(target, seed, count, draw):
     """In the process with the library: every program in a child of its own."""
     import torch
     import transformers
@@ -224,7 +254,7 @@ def inside(target, seed, count):
     layer["values"] = layer["install"](torch)
     chance, made = random.Random(seed), []
     for number in range(count):
-        fields = drawn(chance)
+        fields = draw(chance)
         try:
             made.append(loop_record.in_a_child(recorded, fields))
             last = made[-1]["rows"][-1]
@@ -241,14 +271,14 @@ def main():
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:0] = [here, os.path.join(here, "../rehearse")]
     if sys.argv[1] == "--inside":
-        return inside(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+        return inside(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), drawn_frozen if "frozen" in sys.argv[5:] else drawn)
     import recording
 
     library, target, *numbers = sys.argv[1:]
-    seed, count = numbers or (SEED, COUNT)
+    seed, count, *kind = numbers or (SEED, COUNT)
     with tempfile.TemporaryDirectory() as folder:
         own = {name: value for name, value in os.environ.items() if name not in recording.DECIDING}
-        words = [sys.executable, os.path.abspath(__file__), "--inside", os.path.abspath(target), str(seed), str(count)]
+        words = [sys.executable, os.path.abspath(__file__), "--inside", os.path.abspath(target), str(seed), str(count), *kind]
         return subprocess.run(words, env=own | recording.environment(library, folder, CARD)).returncode
 
 

@@ -91,7 +91,13 @@ fn diff(args: &DiffArgs, ui: &Ui) -> Result<Code> {
     let device = chosen_device(&after, &input::name(&args.after), args.device)?;
     let comparison = compare(&before, &after, device);
     let names = [&args.before, &args.after].map(|path| input::name(path));
-    let found = SnapshotDiff::of(names, device, OtherDevice::of(&after, device), &comparison, args.top);
+    let found = SnapshotDiff::of(
+        names,
+        device,
+        [&before, &after].map(|file| OtherDevice::of(file, device)),
+        &comparison,
+        args.top,
+    );
     output::deliver_findings(ui, &args.output, None, &found)?;
     Ok(Code::Done)
 }

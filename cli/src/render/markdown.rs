@@ -44,7 +44,11 @@ pub(crate) fn escaped(text: &str) -> String {
 
 /// Guards text that a spreadsheet would take for a formula. Figures with a sign stay as they are.
 fn no_formula(text: &str) -> Cow<'_, str> {
-    let begins = text.starts_with(['=', '@', '\t', '\r']) || text.starts_with(['+', '-']) && !is_figure(text);
+    // A spreadsheet may trim blanks, and takes the wide forms of the signs, too.
+    let trimmed = text.trim_start();
+    let begins = text.starts_with(['\t', '\r', '\n'])
+        || trimmed.starts_with(['=', '@', '＝', '＠', '＋', '－'])
+        || trimmed.starts_with(['+', '-']) && !is_figure(trimmed);
     if begins { Cow::Owned(format!("'{text}")) } else { Cow::Borrowed(text) }
 }
 
@@ -104,10 +108,11 @@ mod tests {
     #[test]
     fn nothing_in_a_cell_is_a_formula_or_markup() {
         let row = |text: &str| vec![Cell::Text(text.into())];
-        let texts = ["=HYPERLINK(A1).py:3", "@SUM(A1)", "+1+cmd|x", "-2+3", "-1.5 %", "+20 MiB", "plain"];
+        let texts =
+            ["=HYPERLINK(A1).py:3", "@SUM(A1)", "+1+cmd|x", "-2+3", "-1.5 %", "+20 MiB", "plain", "＝1+1", " =1"];
         let table = |rows| Table { title: String::new(), columns: vec!["n".into()], rows };
         let csv = String::from_utf8(csv(&table(texts.map(row).to_vec())).unwrap()).unwrap();
-        assert_eq!(csv, "n\n'=HYPERLINK(A1).py:3\n'@SUM(A1)\n'+1+cmd|x\n'-2+3\n-1.5 %\n+20 MiB\nplain\n");
+        assert_eq!(csv, "n\n'=HYPERLINK(A1).py:3\n'@SUM(A1)\n'+1+cmd|x\n'-2+3\n-1.5 %\n+20 MiB\nplain\n'＝1+1\n' =1\n");
         let shown = markdown(&table(vec![row("<img src=x onerror=y>[a](javascript:z)")]));
         assert!(shown.ends_with("| &lt;img src=x onerror=y>\\[a\\](javascript:z) |\n"), "{shown}");
     }

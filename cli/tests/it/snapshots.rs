@@ -282,7 +282,62 @@ fn bad_input_is_refused_by_its_byte() {
     assert!(refused(2, &["snapshot", "convert", &golden("mlp_expandable"), "out.txt"]).contains("must end in"));
     assert!(refused(2, &["snapshot", "show", &golden("mlp_expandable"), "--device", "3"]).contains("--device 3"));
     let empty = write("empty.json", b"{\"segments\": [], \"device_traces\": []}");
-    assert!(refused(2, &["snapshot", "replay", &empty]).contains("nothing was recorded"));
+    assert!(refused(2, &["snapshot", "replay", &empty]).contains("no requests were recorded"));
+}
+
+/// Stacks that differ only in who called a line are one row, and a device that only the first file has is named.
+#[test]
+fn a_difference_is_by_line() {
+    let text = done(&["snapshot", "diff", &recording("cut"), &recording("cut_expandable")]);
+    assert!(text.contains("No line holds more or less."), "{text}");
+    let text = done(&["snapshot", "diff", &recording("states_alone"), &recording("cut")]);
+    assert!(!text.contains("train/kinds.py:6 net (to)"), "both hold the same by this line:\n{text}");
+    let directory = tempfile::tempdir().unwrap();
+    let two = directory.path().join("two.json").to_str().unwrap().to_string();
+    let segment = |device: u64, bytes: u64| {
+        serde_json::json!({"device": device, "address": 1 << 30, "total_size": bytes, "allocated_size": 0, "active_size": 0, "stream": 0,
+            "segment_type": "large", "blocks": [{"size": bytes, "requested_size": 0, "state": "inactive"}]})
+    };
+    let file = serde_json::json!({"segments": [segment(0, 2 << 20), segment(1, 6 << 20)], "device_traces": [[], []]});
+    std::fs::write(&two, file.to_string()).unwrap();
+    let text = done(&["snapshot", "diff", &two, &recording("cut")]);
+    assert!(text.contains("The first file also has device 1 (6 MiB reserved): --device N."), "{text}");
+}
+
+/// Defaults that are better than what was recorded are named, and the command that repeats that works.
+#[test]
+fn the_defaults_are_proposed_in_words() {
+    let text = done(&["tune", &recording("pool_expandable")]);
+    assert!(text.contains("the defaults are better than the recorded settings"), "{text}");
+    assert!(text.contains("without expandable_segments:True") && text.contains("--alloc-conf ''"), "{text}");
+    done(&["replay", &recording("pool_expandable"), "--alloc-conf", ""]);
+}
+
+/// What a trace lacks is said, and nothing is claimed of it.
+#[test]
+fn what_a_recording_lacks_is_told() {
+    let shown =
+        |name: &str| done(&["snapshot", "show", &recording(name)]).split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = shown("cut");
+    assert!(
+        text.contains("The trace begins with 94.3 MiB in 27 blocks held: earlier entries were overwritten"),
+        "{text}"
+    );
+    assert!(!shown("nanogpt").contains("The trace begins with"));
+    let text = shown("states_alone");
+    assert!(text.contains("154 MiB reserved, 113.32 MiB allocated Held at the end"), "{text}");
+    assert!(text.contains("The trace has no requests") && !text.contains("at the peak"), "{text}");
+    let text = shown("refused_and_went_on");
+    assert!(text.contains("outside of the network, as a batch is made or moved (step 3): 4 TiB"), "{text}");
+    assert!(text.contains("the last of 2 requests that failed. The program went on: 62 allocations follow."), "{text}");
+    assert!(text.contains("No setting of the allocator helps"), "{text}");
+    let text = shown("limited");
+    assert!(text.contains("does not say where the limit lies") && !text.contains("Try"), "{text}");
+    let text = shown("larger_batches");
+    assert!(
+        text.contains("Larger in every step: a tensor that grows, or larger batches") && !text.contains("leak"),
+        "{text}"
+    );
 }
 
 #[test]

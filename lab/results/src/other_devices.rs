@@ -24,6 +24,12 @@ impl OtherDevice {
 
     /// Names them in a line; `None` if there are none.
     pub(super) fn in_words(shown: usize, others: &[Self]) -> Option<String> {
+        let listed = Self::listed(others)?;
+        Some(format!("This is device {shown}. The file also has {listed}: --device N."))
+    }
+
+    /// Lists them: `devices 1 (406 MiB reserved), 2 (4 MiB reserved)`; `None` if there are none.
+    pub(super) fn listed(others: &[Self]) -> Option<String> {
         let named = |other: &Self| {
             let failed = match other.failed {
                 0 => String::new(),
@@ -35,7 +41,7 @@ impl OtherDevice {
         let more = if others.len() > MOST { format!(" and {} more", others.len() - MOST) } else { String::new() };
         (!others.is_empty()).then(|| {
             let device = if others.len() == 1 { "device" } else { "devices" };
-            format!("This is device {shown}. The file also has {device} {}{more}: --device N.", listed.join(", "))
+            format!("{device} {}{more}", listed.join(", "))
         })
     }
 

@@ -1,5 +1,7 @@
 //! Comparison of two snapshots (`vramlab-snapshot-diff-1`).
 
+use std::collections::BTreeMap;
+
 use lab_base::figures::{both, short, signed};
 use lab_base::section::{Cell, Section, Table};
 use lab_traces::snapshot::Comparison;
@@ -19,6 +21,9 @@ pub struct SnapshotDiff {
     /// The other devices that have memory or a trace, in the second file.
     #[serde(default)]
     pub other_devices: Vec<OtherDevice>,
+    /// Those that only the first file has.
+    #[serde(default)]
+    pub other_devices_before: Vec<OtherDevice>,
     /// Its sums.
     pub totals: [TotalsResult; 2],
     /// Stacks that hold more or less than before, those that changed most first.
@@ -48,7 +53,7 @@ impl SnapshotDiff {
     pub fn of(
         files: [String; 2],
         device: usize,
-        other_devices: Vec<OtherDevice>,
+        [other_devices_before, other_devices]: [Vec<OtherDevice>; 2],
         comparison: &Comparison,
         top: usize,
     ) -> Self {
@@ -57,10 +62,13 @@ impl SnapshotDiff {
             bytes: change.bytes.into(),
             allocations: change.allocations.into(),
         };
+        let is_new = |other: &OtherDevice| other_devices.iter().all(|known| known.device != other.device);
+        let other_devices_before = other_devices_before.into_iter().filter(is_new).collect();
         Self {
             files,
             device,
             other_devices,
+            other_devices_before,
             totals: [(&comparison.totals.0).into(), (&comparison.totals.1).into()],
             changes: comparison.changes.iter().map(change).collect(),
             segments_only_in: comparison.segments.into(),
@@ -69,18 +77,31 @@ impl SnapshotDiff {
         }
     }
 
+    /// Sums by line: stacks that differ only in who called the line are one row.
+    fn by_line(&self) -> Vec<([u64; 2], String)> {
+        let mut sums: BTreeMap<String, [u64; 2]> = BTreeMap::new();
+        for change in &self.changes {
+            let sum = sums.entry(brief(&change.stack)).or_default();
+            for (sum, bytes) in sum.iter_mut().zip(change.bytes) {
+                *sum = sum.saturating_add(bytes);
+            }
+        }
+        let mut rows: Vec<([u64; 2], String)> = sums
+            .into_iter()
+            .filter(|(_, [before, after])| before != after)
+            .map(|(line, bytes)| (bytes, line))
+            .collect();
+        rows.sort_by_key(|([before, after], _)| std::cmp::Reverse(before.abs_diff(*after)));
+        rows
+    }
+
     fn rows(&self) -> Table {
-        let row = |change: &ChangedStack| {
-            let [before, after] = change.bytes;
-            vec![
-                Cell::Bytes(before),
-                Cell::Bytes(after),
-                Cell::Difference((after as i64).saturating_sub(before as i64)),
-                Cell::Text(brief(&change.stack)),
-            ]
+        let row = |([before, after], line): ([u64; 2], String)| {
+            let difference = Cell::Difference((after as i64).saturating_sub(before as i64));
+            vec![Cell::Bytes(before), Cell::Bytes(after), difference, Cell::Text(line)]
         };
         let columns = ["before", "after", "difference", "by"];
-        Table::new("Who holds more, or less", &columns, self.changes.iter().take(self.top).map(row).collect())
+        Table::new("Who holds more, or less", &columns, self.by_line().into_iter().take(self.top).map(row).collect())
     }
 }
 
@@ -108,14 +129,16 @@ impl Findings for SnapshotDiff {
         };
         let mut sections: Vec<Section> = sums.into_iter().map(line).collect();
         sections.extend(OtherDevice::in_words(self.device, &self.other_devices).map(Section::Note));
+        let before = OtherDevice::listed(&self.other_devices_before);
+        sections.extend(before.map(|listed| Section::Note(format!("The first file also has {listed}: --device N."))));
         let ([first, second], [one, two]) = (self.segments_only_in, self.segment_bytes_only_in);
         sections.push(Section::Note(format!(
             "Segments only in the first: {first} ({}); only in the second: {second} ({}).",
             short(one),
             short(two)
         )));
-        match self.changes.is_empty() {
-            true => sections.push(Section::Note("No stack holds more or less.".into())),
+        match self.by_line().is_empty() {
+            true => sections.push(Section::Note("No line holds more or less.".into())),
             false => sections.push(Section::List(self.rows())),
         }
         sections

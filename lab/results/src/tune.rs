@@ -99,12 +99,16 @@ impl TuneResult {
 
     /// What is proposed, as a script's environment has it.
     fn tries(&self) -> Option<Tries> {
-        let (_, best) = self.proposed()?;
+        let (recorded, best) = self.proposed()?;
+        let change = match best.alloc_conf.as_str() {
+            "" => format!("without {}", recorded.alloc_conf),
+            settings => settings.to_string(),
+        };
         let (whole, part) = (best.whole.as_ref(), "on the part that the search saw");
         let entry = Try {
-            change: if whole.is_some() { best.alloc_conf.clone() } else { format!("{}, {part}", best.alloc_conf) },
+            change: if whole.is_some() { change } else { format!("{change}, {part}") },
             script: setting(best),
-            command: Some(format!("vramlab replay {} --alloc-conf {}", quoted(&self.file), best.alloc_conf)),
+            command: Some(format!("vramlab replay {} --alloc-conf {}", quoted(&self.file), quoted(&best.alloc_conf))),
             checked: true,
             reserved_bytes: Some(whole.unwrap_or(&best.searched).peak_reserved),
             ..Try::default()
@@ -190,6 +194,13 @@ impl Findings for TuneResult {
 
     fn title(&self) -> String {
         match (self.proposed(), &self.recorded) {
+            (Some((recorded, best)), _) if best.alloc_conf.is_empty() => {
+                format!(
+                    "{}: the defaults are better than the recorded settings, {}",
+                    file_name(&self.file),
+                    name(recorded)
+                )
+            }
             (Some((_, best)), _) => setting(best),
             (None, Some(recorded)) => {
                 format!("{}: no settings are better than the recorded ones, {}", file_name(&self.file), name(recorded))

@@ -34,7 +34,7 @@ pub(super) fn growth(
     }
     let seldom = seldom(answer, folder);
     let told = RehearsedGrowth { steps: answer.steps, seldom, ..RehearsedGrowth::default() };
-    let Some(snapshot) = snapshot.filter(|snapshot| !snapshot.trace(card.index).is_empty()) else {
+    let Some(snapshot) = snapshot.filter(|snapshot| snapshot.records_requests(card.index)) else {
         let trend = if answer.growth.flat { "flat" } else { "unseen" };
         return Some(RehearsedGrowth { trend: trend.into(), ..told });
     };

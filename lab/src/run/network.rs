@@ -273,6 +273,7 @@ impl ModelSpec {
             built_on_device: self.built_on_device,
             load_as: self.release().loads_as(),
             script: self.script.unwrap_or(Script::Plain),
+            ..huggingface::Options::default()
         }
     }
 

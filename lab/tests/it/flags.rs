@@ -1,5 +1,5 @@
-//! Sixty combinations of flags that were drawn at random, beside recorded runs of the real PyTorch (`golden/flags.json.gz`, made by
-//! `scripts/loop/flags.py`): every row in every column, or a refusal that says why.
+//! Combinations of flags that were drawn at random, beside recorded runs of the real PyTorch (`golden/flags.json.gz`, and with frozen parameters
+//! `golden/flags_frozen.json.gz`, made by `scripts/loop/flags.py`): every row in every column, or a refusal that says why.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -9,8 +9,8 @@ use lab::record::{COLUMNS, Row};
 use lab::run::{Divided, RunSpec, resolve};
 use serde_json::{Value, json};
 
-fn recorded() -> Value {
-    let path = format!("{}/tests/golden/flags.json.gz", env!("CARGO_MANIFEST_DIR"));
+fn recorded(name: &str) -> Value {
+    let path = format!("{}/tests/golden/{name}.json.gz", env!("CARGO_MANIFEST_DIR"));
     let mut text = String::new();
     GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
     serde_json::from_str(&text).unwrap()
@@ -48,9 +48,19 @@ fn difference(ours: &[Row], theirs: &[Row]) -> Option<String> {
 
 #[test]
 fn flags_drawn_at_random_take_what_pytorch_takes() {
-    let found = recorded();
+    compare("flags", 60);
+}
+
+/// Parameters that are excluded from training, with checkpointing in two of three: it makes the embeddings of a frozen table require a gradient.
+#[test]
+fn frozen_parameters_take_what_pytorch_takes() {
+    compare("flags_frozen", 36);
+}
+
+fn compare(name: &str, count: usize) {
+    let found = recorded(name);
     let programs = found["programs"].as_array().unwrap();
-    assert_eq!(programs.len(), 60);
+    assert_eq!(programs.len(), count);
     let folder = tempfile::tempdir().unwrap();
     let (mut wrong, mut refused) = (Vec::new(), Vec::new());
     for (number, program) in programs.iter().enumerate() {

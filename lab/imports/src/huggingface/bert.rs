@@ -14,7 +14,7 @@ use super::family::{Family, Kind};
 use super::head::Head;
 use super::head_config::{self, HeadConfig, SMALL};
 use super::keys::{self, Keys};
-use super::layers::Activation;
+use super::layers::{self, Activation};
 use super::mask;
 use super::network::{EmbeddingOutput, InputEmbeddings, MaskedHead, NormedHead, OutputHead, Parts};
 use super::options::Options;
@@ -189,6 +189,7 @@ struct Embeddings {
     /// `[1, positions]` each, i64.
     position_ids: Array,
     token_type_ids: Array,
+    marks: bool,
 }
 
 impl Embeddings {
@@ -211,8 +212,8 @@ impl Embeddings {
         };
         let position_ids = buffer((0..rows as i64).collect())?;
         let token_type_ids = buffer(vec![0; rows])?;
-        let (scope, form) = (init.scope(), c.own.form);
-        Ok(Self { scope, form, word, position, token_type, norm, dropout, position_ids, token_type_ids })
+        let (scope, form, marks) = (init.scope(), c.own.form, c.options.marks_embeds());
+        Ok(Self { scope, form, word, position, token_type, norm, dropout, position_ids, token_type_ids, marks })
     }
 
     fn embedded(&self, ids: &Tensor) -> Result<Tensor> {
@@ -230,7 +231,7 @@ impl Embeddings {
         }
         let position_ids = Tensor::from_array(position_ids);
         let types = Tensor::from_array(types.broadcast_to(&[batch, time])?);
-        let words = self.word.forward(ids)?;
+        let words = layers::marked(self.word.forward(ids)?, self.marks);
         let token_types = self.token_type.forward(&types)?;
         let mut sum = ops::add(&words, &token_types)?;
         let positions = self.position.forward(&position_ids)?;

@@ -13,7 +13,7 @@ use super::family::{Family, Kind};
 use super::head::Head;
 use super::head_config::{self, HeadConfig, SMALL};
 use super::keys::{self, Keys};
-use super::layers::Activation;
+use super::layers::{self, Activation};
 use super::network::{EmbeddingOutput, InputEmbeddings, MaskedHead, NormedHead, OutputHead, Parts};
 use super::options::Options;
 use super::stage::Stage;
@@ -124,6 +124,7 @@ struct Embeddings {
     dropout: Dropout,
     /// `[1, positions]`, i64.
     position_ids: Array,
+    marks: bool,
 }
 
 impl Embeddings {
@@ -136,12 +137,12 @@ impl Embeddings {
         if init.device().computes() {
             position_ids.write(&(0..c.positions as i64).collect::<Vec<_>>())?;
         }
-        Ok(Self { scope: init.scope(), word, position, norm, dropout, position_ids })
+        Ok(Self { scope: init.scope(), word, position, norm, dropout, position_ids, marks: c.options.marks_embeds() })
     }
 
     fn embedded(&self, ids: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
-        let words = self.word.forward(ids)?;
+        let words = layers::marked(self.word.forward(ids)?, self.marks);
         let position_ids = Tensor::from_array(self.position_ids.narrow(1, 0, ids.dims()[1])?);
         let positions = self.position.forward(&position_ids)?;
         let mut sum = ops::add(&words, &positions)?;

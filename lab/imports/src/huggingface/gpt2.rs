@@ -12,7 +12,7 @@ use super::config::{self, Common};
 use super::family::{Family, Kind};
 use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
-use super::layers::{Activation, Conv1d};
+use super::layers::{self, Activation, Conv1d};
 use super::mask;
 use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts, Variables};
 use super::options::{Attention, Options};
@@ -100,6 +100,7 @@ impl Family for Config {
                 drop,
                 looks_for_padding: head.padding.is_some(),
                 plain_positions: self.options.rules().plain_positions,
+                marks: self.options.marks_embeds(),
             }),
             blocks,
             output,
@@ -122,6 +123,7 @@ struct Embeddings {
     looks_for_padding: bool,
     /// True if the positions are made first, and are a range alone.
     plain_positions: bool,
+    marks: bool,
 }
 
 /// `pad_token_id in input_ids[:, [-1, 0]]`: without a mask the library checks whether an example begins or ends with padding, and only warns.
@@ -149,6 +151,7 @@ impl InputEmbeddings for Embeddings {
         } else {
             (self.wte.forward(ids)?, stage::positions(ids)?)
         };
+        let embeds = layers::marked(embeds, self.marks);
         let position_embeds = self.wpe.forward(&positions)?;
         let mut hidden = ops::add(&embeds, &position_embeds)?;
         let context = match stage {

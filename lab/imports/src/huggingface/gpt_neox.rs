@@ -12,7 +12,7 @@ use super::config::{self, Common, SIZES};
 use super::family::{Family, Kind};
 use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
-use super::layers::Activation;
+use super::layers::{self, Activation};
 use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts, Variables};
 use super::options::Options;
 use super::rotary::{self, Angles, Rope, RopeKeys, RotaryEmbedding};
@@ -85,7 +85,13 @@ impl Family for Config {
         })?;
         let output = NormedHead::of_decoder(&at(last), self, head, "classifier", (final_layer_norm, &embed_in))?;
         let emb_dropout = Dropout::new(&body(0).at("emb_dropout"), self.dropout)?;
-        Ok(Parts { embeddings: Box::new(Embeddings { embed_in, emb_dropout }), blocks, output, stages, body: BODY })
+        Ok(Parts {
+            embeddings: Box::new(Embeddings { embed_in, emb_dropout, marks: self.options.marks_embeds() }),
+            blocks,
+            output,
+            stages,
+            body: BODY,
+        })
     }
 }
 
@@ -97,11 +103,12 @@ const SMALL: Fill = Fill::Normal { std: 0.02 };
 struct Embeddings {
     embed_in: Embedding,
     emb_dropout: Dropout,
+    marks: bool,
 }
 
 impl InputEmbeddings for Embeddings {
     fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
-        let embeds = self.embed_in.forward(ids)?;
+        let embeds = layers::marked(self.embed_in.forward(ids)?, self.marks);
         let Some(stage) = stage else {
             let hidden = self.emb_dropout.forward(&embeds)?;
             return Ok(EmbeddingOutput { hidden, context: BlockInputs::default(), variables: Variables(vec![embeds]) });

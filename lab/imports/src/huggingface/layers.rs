@@ -128,3 +128,8 @@ fn new_gelu(x: &Tensor) -> Result<Tensor> {
     drop(half);
     Ok(y)
 }
+
+/// `output.requires_grad_(True)` of a hook, if there is one: the embeddings of a frozen table become a leaf, which keeps them and their gradient.
+pub(super) fn marked(embeds: Tensor, marks: bool) -> Tensor {
+    if marks && !embeds.requires_grad() { Tensor::leaf(embeds.into_array()) } else { embeds }
+}

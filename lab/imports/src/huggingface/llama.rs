@@ -12,7 +12,7 @@ use super::config::{self, Common, SIZES};
 use super::family::{Family, Kind};
 use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
-use super::layers::Activation;
+use super::layers::{self, Activation};
 use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts, Variables};
 use super::options::Options;
 use super::rms;
@@ -166,18 +166,19 @@ impl Config {
     /// Gemma's embeddings are multiplied by the root of the width.
     fn embeddings(&self, init: &Init) -> Result<Embeddings> {
         let table = Embedding::with_fill(init, self.vocabulary, self.width, SMALL)?;
+        let marks = self.options.marks_embeds();
         if self.own.form != Form::Gemma {
-            return Ok(Embeddings { table, scale: Scale::None });
+            return Ok(Embeddings { table, scale: Scale::None, marks });
         }
         let root = (self.width as f64).sqrt();
         if self.options.rules().scales_by_number {
-            return Ok(Embeddings { table, scale: Scale::Number(root) });
+            return Ok(Embeddings { table, scale: Scale::Number(root), marks });
         }
         let _scope = context::scope(init.scope());
         // A buffer that is not saved.
         let scale = init.plain_buffer(&[], init.dtype())?;
         scale.fill_(root)?;
-        Ok(Embeddings { table, scale: Scale::Tensor(Tensor::from_array(scale)) })
+        Ok(Embeddings { table, scale: Scale::Tensor(Tensor::from_array(scale)), marks })
     }
 }
 
@@ -212,6 +213,7 @@ const SMALL: Fill = Fill::Normal { std: 0.02 };
 pub(super) struct Embeddings {
     pub(super) table: Embedding,
     pub(super) scale: Scale,
+    pub(super) marks: bool,
 }
 
 /// Factor of the embeddings.
@@ -227,6 +229,7 @@ impl InputEmbeddings for Embeddings {
         if let Scale::Tensor(scale) = &self.scale {
             embeds = ops::mul(&embeds, scale)?;
         }
+        embeds = layers::marked(embeds, self.marks);
         let context = match stage {
             Some(stage) => stage.block_inputs(&embeds, attention_mask)?,
             None => BlockInputs::default(),

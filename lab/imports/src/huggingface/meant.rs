@@ -4,7 +4,7 @@ use lab_base::error;
 
 use super::keys::Keys;
 use super::options::{Attention, Options, Script};
-use super::releases::{EARLIER, REPRESENTED, Release, TURN, WIDENING};
+use super::releases::{EARLIER, MASKING, REPRESENTED, Release, TURN, WIDENING};
 
 /// Families whose recorded programs of [`EARLIER`] are represented, equal in every row.
 const EARLIER_FAMILIES: [&str; 6] = ["gemma", "gpt2", "llama", "mistral", "qwen2", "qwen3"];
@@ -13,6 +13,7 @@ const EARLIER_FAMILIES: [&str; 6] = ["gemma", "gpt2", "llama", "mistral", "qwen2
 fn rules_for(release: Release, model_type: &str) -> Release {
     match release {
         release if release < TURN && EARLIER_FAMILIES.contains(&model_type) => EARLIER,
+        release if model_type == "opt" && release.major == MASKING.major && release <= MASKING => MASKING,
         release if release < REPRESENTED => WIDENING,
         _ => REPRESENTED,
     }
@@ -95,7 +96,6 @@ const MEASURED: &[Measured] = &[
             ("llama", [0, 0]),
             ("mistral", [0, 0]),
             ("mt5", [0, 0]),
-            ("opt", [0, 19]),
             ("phi3", [0, 8]),
             ("qwen2", [0, 0]),
             ("qwen3", [0, 0]),
@@ -164,7 +164,8 @@ impl Meant {
             return Err(error::Error::usage("loop", problem));
         }
         let rules = rules_for(release, model_type);
-        let mut options = Options { transformers: Some(rules), ..options.clone() };
+        let plain_embeds = release.major < 5;
+        let mut options = Options { transformers: Some(rules), plain_embeds, ..options.clone() };
         if written_out_only(release, model_type) {
             options.attention = Attention::Eager;
         }

@@ -89,7 +89,12 @@ impl Family for Config {
         let lm_head = |init: &Init| layers::lm_head(init, &embed_tokens, self.tied, sizes, &self.options);
         let scores = head.on_decoder(&at(last), table, "classifier", lm_head)?;
         Ok(Parts {
-            embeddings: Box::new(Embeddings { embed_tokens, embed_positions, project_in }),
+            embeddings: Box::new(Embeddings {
+                embed_tokens,
+                embed_positions,
+                project_in,
+                marks: self.options.marks_embeds(),
+            }),
             blocks,
             output: Box::new(Head { project_out, final_layer_norm, scores }),
             stages: Parts::stages(at, self.layers, |_| Ok(Stage::decoder(&self.options, self.use_cache, false)))?,
@@ -109,6 +114,7 @@ struct Embeddings {
     embed_tokens: Embedding,
     embed_positions: Embedding,
     project_in: Option<Linear>,
+    marks: bool,
 }
 
 impl Embeddings {
@@ -143,12 +149,13 @@ impl Embeddings {
 
 impl InputEmbeddings for Embeddings {
     fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
-        let mut embeds = self.embed_tokens.forward(ids)?;
+        let mut embeds = layers::marked(self.embed_tokens.forward(ids)?, self.marks);
         let cache = stage.and_then(Stage::cache);
         let (mask, positions) = Self::positions(ids, attention_mask)?;
+        let own = |stage: &Stage| stage.options.rules().masks_by_positions.then_some(&mask);
         let context = match stage {
             Some(stage) => BlockInputs {
-                mask: stage.mask(&embeds, attention_mask)?,
+                mask: stage.mask(&embeds, attention_mask.or(own(stage)))?,
                 cache,
                 _positions: Some(positions.clone()),
                 ..BlockInputs::default()

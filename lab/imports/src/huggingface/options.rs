@@ -29,6 +29,8 @@ pub struct Options {
     pub load_as: LoadAs,
     /// Training loop.
     pub script: Script,
+    /// True for a release before 5, whose checkpointing leaves the embeddings of tokens as they are.
+    pub plain_embeds: bool,
 }
 
 impl Options {
@@ -36,6 +38,11 @@ impl Options {
     /// 5.23; `TrainingArguments.use_cache`).
     pub(super) fn caches(&self, use_cache: bool) -> bool {
         use_cache && self.script == Script::Plain
+    }
+
+    /// True if the embeddings of tokens require a gradient, even those of a frozen table: `gradient_checkpointing_enable` adds that.
+    pub(super) fn marks_embeds(&self) -> bool {
+        self.checkpoint && !self.plain_embeds
     }
 
     /// Returns the rules of the release.

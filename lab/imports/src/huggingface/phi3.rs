@@ -104,7 +104,7 @@ impl Family for Config {
             Ok(Stage::decoder(&self.options, self.use_cache, true).windowed(&self.own.windows).with_rotary(rotary))
         })?;
         let output = NormedHead::of_decoder(&at(last), self, head, "score", (norm, &table))?;
-        let embeddings = Box::new(Embeddings { table, scale: Scale::None });
+        let embeddings = Box::new(Embeddings { table, scale: Scale::None, marks: self.options.marks_embeds() });
         Ok(Parts { embeddings, blocks, output, stages, body: BODY })
     }
 }

@@ -20,6 +20,9 @@ pub const REPRESENTED: Release = Release { major: 5, minor: 24 };
 /// The release before it, whose cache widens values.
 pub(super) const WIDENING: Release = Release { major: 5, minor: 23 };
 
+/// The last release whose OPT gives attention the mask of ones that it makes for its positions.
+pub(super) const MASKING: Release = Release { major: 5, minor: 17 };
+
 /// The earlier release of which some families are represented.
 pub(super) const EARLIER: Release = Release { major: 4, minor: 51 };
 
@@ -76,10 +79,12 @@ pub(super) struct Rules {
     pub(super) triangular_mask: bool,
     /// Gemma's embeddings are scaled by a number, not by a tensor on the device.
     pub(super) scales_by_number: bool,
+    /// OPT gives attention the mask of ones that it makes for its positions if none is passed.
+    pub(super) masks_by_positions: bool,
 }
 
 impl Rules {
-    /// Returns the rules of [`EARLIER`], of [`WIDENING`] or of [`REPRESENTED`].
+    /// Returns the rules of [`EARLIER`], of [`MASKING`], of [`WIDENING`] or of [`REPRESENTED`].
     pub(super) fn of(release: Release) -> Self {
         let earlier = release < TURN;
         Self {
@@ -90,6 +95,7 @@ impl Rules {
             multiplies_matrices: earlier,
             triangular_mask: earlier,
             scales_by_number: earlier,
+            masks_by_positions: !earlier && release <= MASKING,
         }
     }
 }

@@ -283,6 +283,12 @@ fn gpt2_of_transformers_4_51() {
     family("transformers_4_51_gpt2", 5);
 }
 
+/// OPT of the releases that give attention the mask of ones made for its positions: masks, both kinds of attention, checkpointing, heads.
+#[test]
+fn opt_of_transformers_5_17() {
+    family("transformers_5_17_opt", 24);
+}
+
 /// Networks of six families, and other names of one, in the newest release: masks, both kinds of attention, checkpointing, a fused optimizer.
 #[test]
 fn transformers_5_24() {

@@ -75,6 +75,9 @@ pub struct SnapshotResult {
     pub held_in_all: HeldSum,
     /// Its segments.
     pub segments: Vec<SegmentResult>,
+    /// Memory held when the trace began; without requests in it, all memory held at the end.
+    #[serde(default)]
+    pub before: HeldBefore,
     /// The peak of the trace; null without one.
     pub peak: Option<PeakOfTrace>,
     /// Memory allocated within the trace and live at its end.
@@ -89,6 +92,28 @@ pub struct SnapshotResult {
     /// The selection that was looked at.
     #[serde(skip)]
     pub looked: Looked,
+}
+
+/// Memory that was held when a trace began. Bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HeldBefore {
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Bytes requested.
+    pub bytes: u64,
+    /// True if one of these blocks has a stack: it was recorded, and the trace has lost its entry.
+    pub recorded: bool,
+}
+
+impl HeldBefore {
+    fn of(snapshot: &Snapshot, device: usize) -> Self {
+        let before = snapshot.live_after(device, None);
+        Self {
+            blocks: before.len() as u64,
+            bytes: total(before.iter().map(|(.., bytes)| *bytes)),
+            recorded: before.iter().any(|(_, _, stack, _)| snapshot.has_stack(*stack)),
+        }
+    }
 }
 
 /// A range that the program named (`record_function`, NVTX).
@@ -257,7 +282,7 @@ impl SnapshotResult {
             stack: snapshot.stack_lines(growth.stack),
         };
         let (trace, held, leftovers) = (snapshot.trace(device), snapshot.held(device), snapshot.leftovers(device));
-        let peak = (!trace.is_empty()).then(|| snapshot.peak(device));
+        let peak = snapshot.records_requests(device).then(|| snapshot.peak(device));
         let guesses = Guesses::of(snapshot, device);
         let peak_entry = peak.as_ref().and_then(|peak| peak.event);
         let (moment, out_of_memory) = looked_at(snapshot, device, &guesses, looked, peak_entry);
@@ -287,6 +312,7 @@ impl SnapshotResult {
             held: first(&held),
             held_in_all: HeldSum::of(&held),
             segments: snapshot.segments_of(device).map(|segment| of_segment(snapshot, segment)).collect(),
+            before: HeldBefore::of(snapshot, device),
             peak,
             left_over: first(&leftovers.live),
             left_over_in_all: HeldSum::of(&leftovers.live),
@@ -305,7 +331,7 @@ fn looked_at(
     looked: &Looked,
     peak: Option<usize>,
 ) -> (MomentResult, Option<SnapshotOom>) {
-    let last = snapshot.trace(device).len().checked_sub(1);
+    let last = snapshot.trace(device).len().checked_sub(1).filter(|_| snapshot.records_requests(device));
     let range = looked.range.unwrap_or((0, usize::MAX));
     let mut out_of_memory = SnapshotOom::of(snapshot, device, guesses, range);
     let (what, entry) = match (&out_of_memory, last) {

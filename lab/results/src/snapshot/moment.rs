@@ -209,7 +209,7 @@ impl LineResult {
     /// Formats the line, and PyTorch's operators there.
     fn in_words(&self) -> String {
         if self.before && self.place.is_none() && self.operators.is_empty() {
-            return "before the recording began".into();
+            return "outside of the recording".into();
         }
         let (mut names, mut length) = (Vec::new(), self.name.chars().count() + 3);
         for found in self.operators.iter().filter(|_| self.place.is_some()) {

@@ -1,6 +1,6 @@
 //! Why memory ran out in a recorded run.
 
-use lab_base::figures::{grouped, short};
+use lab_base::figures::{counted, grouped, short};
 use lab_traces::snapshot::{Action, Snapshot, total};
 use lab_traces::stacks::{Guesses, Place};
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,9 @@ pub struct SnapshotOom {
     pub entry: usize,
     /// Number of requests that failed in all.
     pub failed: usize,
+    /// Allocations that the trace has after it: the program went on.
+    #[serde(default)]
+    pub later_allocations: usize,
     /// Bytes requested.
     pub requested: u64,
     /// Line that requested them, in a few words; null if no stack was recorded.
@@ -64,6 +67,7 @@ impl SnapshotOom {
         Some(Self {
             entry,
             failed: ooms().count(),
+            later_allocations: trace[entry..].iter().filter(|event| event.action == Action::Alloc).count(),
             requested: event.bytes,
             place: snapshot.has_stack(event.stack).then(|| Place::of(snapshot, event.stack).in_words()),
             held,
@@ -84,9 +88,17 @@ impl SnapshotOom {
             "limited" => format!("Limited. {CARD_HAD_ROOM}."),
             _ => "Fragmented: enough is free, but not in one piece.".into(),
         };
+        let before = match self.failed {
+            0 | 1 => String::new(),
+            failed => format!(" It is the last of {failed} requests that failed."),
+        };
+        let after = match self.later_allocations {
+            0 => String::new(),
+            later => format!(" The program went on: {} follow.", counted(later as u64, "allocation")),
+        };
         format!(
             "Out of memory at entry {} of {}{part}: {} asked for{by}. Reserved {}, of that {} held by nobody; {} left on \
-             the card. {verdict}",
+             the card. {verdict}{before}{after}",
             grouped(self.entry as u64, ' '),
             grouped(entries as u64, ' '),
             short(self.requested),

@@ -6,7 +6,8 @@ use lab_traces::snapshot::{FrameText, MIN_STEPS, total};
 use lab_traces::stacks::Place;
 
 use super::{
-    GrowingStack, HeldResult, HeldSum, NamedRange, PeakOfTrace, SegmentResult, SnapshotResult, TOP, TotalsResult,
+    GrowingStack, HeldBefore, HeldResult, HeldSum, NamedRange, PeakOfTrace, SegmentResult, SnapshotResult, TOP,
+    TotalsResult,
 };
 use crate::findings::file_name;
 use crate::{Findings, OtherDevice};
@@ -16,6 +17,13 @@ const STACK_WIDTH: usize = 90;
 
 /// Lines of the program that a screen shows.
 const LINES: usize = 6;
+
+/// Memory of several blocks, which is left behind.
+const LEAKS: fn(&GrowingStack) -> bool = |growth| !growth.freed_together && growth.more > 0;
+/// Memory that is made anew in every step, and larger.
+const LARGER: fn(&GrowingStack) -> bool = |growth| !growth.freed_together && growth.more == 0;
+/// Memory of which several steps' blocks are freed at once.
+const TOGETHER: fn(&GrowingStack) -> bool = |growth| growth.freed_together;
 
 impl Findings for SnapshotResult {
     const SCHEMA: &'static str = "vramlab-snapshot-1";
@@ -50,6 +58,7 @@ impl Findings for SnapshotResult {
                 sections.push(Section::Note(format!("No stacks were recorded of these: {how}.")));
             }
         }
+        sections.extend(self.begins_in_mid_run().map(Section::Note));
         if let Some(oom) = &self.out_of_memory {
             sections.push(self.proposal(oom));
         } else if self.unread_segments.is_some() {
@@ -79,6 +88,11 @@ impl SnapshotResult {
             None => Section::Note(
                 "The recording is long, or cannot be replayed: `vramlab tune` tries settings of the allocator.".into(),
             ),
+            Some(what_if) if oom.verdict == "limited" && what_if.recorded.is_some() && what_if.best().is_none() => {
+                let why =
+                    "The recording does not say where the limit lies, so what other settings would do is not known.";
+                Section::Note(why.into())
+            }
             Some(what_if) => what_if.section(Some(&self.file), self.peak.as_ref().map(|peak| peak.requested_bytes)),
         }
     }
@@ -188,33 +202,53 @@ impl SnapshotResult {
             ]
         };
         let columns = ["per step", "each", "more", "by"];
-        let table = |title: &str, together: bool| {
-            let rows: Vec<_> = self
-                .growing
-                .iter()
-                .filter(|growth| growth.freed_together == together)
-                .map(|growth| row(&growth))
-                .collect();
+        let table = |title: &str, which: fn(&GrowingStack) -> bool| {
+            let rows: Vec<_> = self.growing.iter().filter(|growth| which(growth)).map(|growth| row(&growth)).collect();
             (!rows.is_empty()).then(|| Section::List(Table::new(title, &columns, rows)))
         };
         let cycles = "Grows until several steps' blocks are freed at once: reference cycles, or a list that is emptied";
-        table("More as steps go on: a leak", false).into_iter().chain(table(cycles, true)).collect()
+        let larger = "Larger in every step: a tensor that grows, or larger batches";
+        let tables = [table("More as steps go on: a leak", LEAKS), table(larger, LARGER), table(cycles, TOGETHER)];
+        tables.into_iter().flatten().collect()
     }
 
     /// Formats the peak in a sentence.
     fn peak_in_words(&self, peak: &PeakOfTrace, part: &str) -> String {
         let by = if peak.made_by.is_empty() { String::new() } else { format!(", by {}", brief(&peak.made_by)) };
-        let when = peak.event.map_or("before the trace began".into(), |event| {
+        let when = peak.event.map_or("as the trace began".into(), |event| {
             format!("after entry {} of {}{part}{by}", grouped(event as u64, ' '), grouped(self.events as u64, ' '))
         });
         format!("Peak of what was requested: {}, {when}.", both(peak.requested_bytes))
     }
 
+    /// Says that a higher peak may lie before the trace.
+    fn begins_in_mid_run(&self) -> Option<String> {
+        let HeldBefore { bytes, blocks, recorded } = self.before;
+        (self.peak.is_some() && blocks > 0).then(|| {
+            let held = format!("{} in {}", short(bytes), counted(blocks, "block"));
+            let why = if recorded {
+                "earlier entries were overwritten (max_entries), cleared, or lie in an earlier recording"
+            } else {
+                "the recording was started late"
+            };
+            format!("The trace begins with {held} held: {why}. What came before it is not counted.")
+        })
+    }
+
+    /// Says why the trace has no requests.
+    fn why_no_requests(&self) -> &'static str {
+        if self.before.recorded {
+            "The trace has no requests: the recording was stopped before the file was written, or recorded states alone. \
+             torch.cuda.memory._record_memory_history(), with its defaults, records requests."
+        } else {
+            "Nothing was recorded: torch.cuda.memory._record_memory_history() starts recording, with stacks."
+        }
+    }
+
     /// Formats the allocations that remain at the end of the trace.
     fn left(&self) -> String {
         if self.peak.is_none() {
-            return "Nothing was recorded: torch.cuda.memory._record_memory_history() starts recording, with stacks."
-                .into();
+            return self.why_no_requests().into();
         }
         let HeldSum { bytes, allocations, .. } = self.left_over_in_all;
         let mut text =

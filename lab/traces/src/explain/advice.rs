@@ -327,6 +327,14 @@ fn host(message: &Message) -> Vec<Advice> {
                 "A small mapping is refused by the number of mappings: raise sysctl vm.max_map_count, or share fewer tensors.",
             ),
         ],
+        Some(Failure::NcclShared) => vec![
+            plain(
+                "Give the container more shared memory (docker run --shm-size=8g, or --ipc=host); df -h /dev/shm shows it.",
+            ),
+            plain(
+                "Remove segments that ended runs have left (rm /dev/shm/nccl-*). NCCL_SHM_DISABLE=1 does without, and is slower.",
+            ),
+        ],
         Some(Failure::SharedMemory) => vec![
             plain(
                 "Give the container more shared memory (docker run --shm-size=8g, or --ipc=host); df -h /dev/shm shows it.",

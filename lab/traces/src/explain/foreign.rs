@@ -13,6 +13,7 @@ pub(super) fn named(text: &str, lower: &str) -> Option<String> {
         .or_else(|| tensorflow(text, lower))
         .or_else(|| accelerate(lower))
         .or_else(|| triton(text))
+        .or_else(|| tensorrt_llm(text, lower))
         .or_else(|| by_its_words(text))
 }
 
@@ -64,6 +65,15 @@ fn triton(text: &str) -> Option<String> {
         "a message of Triton about a kernel, not about the device's memory: it wants {required} bytes of a multiprocessor's shared memory, and there are \
          {limit}. Smaller blocks, fewer stages (num_stages) or another card help"
     ))
+}
+
+fn tensorrt_llm(text: &str, lower: &str) -> Option<String> {
+    let is_its = text.contains("[TensorRT-LLM]") || text.contains("tensorrt_llm");
+    (is_its && lower.contains("out of memory")).then(|| {
+        "a message of TensorRT-LLM, not of PyTorch: its engine found no room on the device beside its cache of keys and values. A smaller \
+         free_gpu_memory_fraction, max_num_tokens or max_batch_size asks for less"
+            .into()
+    })
 }
 
 fn vllm(text: &str) -> Option<String> {
@@ -160,8 +170,14 @@ fn tensorflow(text: &str, lower: &str) -> Option<String> {
 
 fn jax(text: &str, lower: &str) -> Option<String> {
     let exhausted = lower.contains("resource_exhausted") || lower.contains("resource exhausted");
-    let at = lower.rfind("out of memory").filter(|_| exhausted)?;
-    let rest = text[at..].split_once("allocat")?.1.split_once(' ')?.1;
+    let request = "failed to allocate request for ";
+    let rest = match lower.rfind(request) {
+        Some(at) => &text[at + request.len()..],
+        None => {
+            let at = lower.rfind("out of memory").filter(|_| exhausted)?;
+            text[at..].split_once("allocat")?.1.split_once(' ')?.1
+        }
+    };
     let asked = Size::at_start(rest).map_or(String::new(), |size| format!(" {size} were asked for."));
     Some(format!(
         "a message of JAX (XLA), not of PyTorch.{asked} JAX takes most of the device at its start: XLA_PYTHON_CLIENT_PREALLOCATE=false shows what it needs"

@@ -30,6 +30,7 @@ pub(super) fn judge(message: &Message, holders: &Holders) -> (Option<Verdict>, S
         | Wording::System
         | Wording::Python
         | Wording::Loader
+        | Wording::Nccl
         | Wording::Launcher => (Some(Verdict::Host), host(message)),
         _ => device(message, holders),
     }
@@ -102,6 +103,9 @@ fn host(message: &Message) -> String {
             "A worker of the DataLoader found no room in shared memory (/dev/shm), through \
              which workers hand over batches. The device is not concerned."
                 .into()
+        }
+        (Some(Failure::NcclShared), _) => {
+            "NCCL found no room in shared memory (/dev/shm), through which the ranks of one machine exchange data. The device is not concerned.".into()
         }
         (Some(Failure::Ray), _) => {
             "Ray ended a worker because the host's memory (RAM) was nearly full: at 95 % of it, unless RAY_memory_usage_threshold says another share. \
@@ -246,9 +250,15 @@ fn from_figures(message: &Message, requested: Size, limit: Size, obtainable: Siz
             );
             return (Verdict::Full, reason);
         }
-        let known = if message.free.is_some() { "" } else { ", as far as the message tells" };
+        if message.free.is_none() {
+            let reason = format!(
+                "The message does not say how much was free. {obtainable} of the device are not this process's, which is more than the {requested} that were \
+                 asked for."
+            );
+            return (Verdict::Refused, reason);
+        }
         let reason = format!(
-            "{obtainable} were {left}{known}, more than the {requested} that were asked for. The driver gives memory page by \
+            "{obtainable} were {left}, more than the {requested} that were asked for. The driver gives memory page by \
              page: what lies unused in PyTorch's segments is not the cause, and no setting of the allocator helps."
         );
         return (Verdict::Refused, reason);

@@ -40,6 +40,8 @@ pub enum Wording {
     Python,
     /// `DataLoader worker (pid 1) is killed by signal: …`.
     Loader,
+    /// Of NCCL, on the host's side: `NCCL WARN Error while creating shared memory segment …`.
+    Nccl,
     /// From a launcher, a scheduler or the kernel: a process was killed.
     Launcher,
     /// From this program.
@@ -67,6 +69,7 @@ impl Wording {
             Wording::System => "the operating system's own error",
             Wording::Python => "Python's MemoryError",
             Wording::Loader => "a worker of PyTorch's DataLoader",
+            Wording::Nccl => "NCCL, on the host",
             Wording::Launcher => "a process that was killed",
             Wording::Own => "vramlab's own message",
         }
@@ -148,6 +151,8 @@ pub(super) enum Failure {
     Mapping,
     /// A worker that found no room in shared memory.
     SharedMemory,
+    /// NCCL, whose segments lie in shared memory.
+    NcclShared,
     /// cuDNN found no way to compute a convolution.
     NoPlan,
     /// The thread of a DataLoader that copies batches to page-locked memory of the host.

@@ -47,6 +47,11 @@ fn host(text: &str) -> Option<Message> {
     if text.contains("insufficient shared memory (shm)") {
         return Some(failed(Wording::Loader, Backend::default(), Failure::SharedMemory));
     }
+    let segment =
+        text.contains("shared memory segment /dev/shm/nccl") || text.contains("failed to extend /dev/shm/nccl");
+    if segment && text.contains("NCCL") {
+        return Some(failed(Wording::Nccl, Backend::default(), Failure::NcclShared));
+    }
     if let Some(at) = text.rfind("is killed by signal: ").filter(|_| text.contains("DataLoader worker")) {
         let signal = &text[at + "is killed by signal: ".len()..];
         let failure = match signal {

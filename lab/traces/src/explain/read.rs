@@ -107,12 +107,17 @@ fn without_figures(text: &str) -> Option<Message> {
 fn without_its_beginning(text: &str) -> Option<Message> {
     let wording = if text.contains("total capacity;") && text.contains("already allocated;") {
         Wording::Parentheses
-    } else if text.contains(" is allocated by PyTorch") {
+    } else if text.contains(" is allocated by PyTorch") || says_what_there_is(text) {
         Wording::Sentences
     } else {
         return None;
     };
     Some(figures(wording, Backend::Cuda, text))
+}
+
+/// True for `Tried to allocate 136.00 MiB. GPU 0 has a total capacity of 22.36 GiB of which`, wherever it is cut.
+fn says_what_there_is(text: &str) -> bool {
+    text.split_once("Tried to allocate ").is_some_and(|(_, rest)| rest.contains(" has a total capac"))
 }
 
 /// Reads a message of which only the first words are there: `CUDA out of memory.`

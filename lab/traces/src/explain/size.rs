@@ -38,12 +38,12 @@ impl Size {
         self.to_string().replace(' ', "").replace("bytes", "B")
     }
 
-    /// Reads `20.00 MiB` at the beginning of a text. `MB` and `GB`, which the MPS allocator prints, are powers of 1024
+    /// Reads `20.00 MiB`, or `20.00MiB`, at the beginning of a text. `MB` and `GB`, which the MPS allocator prints, are powers of 1024
     /// as well.
     pub(super) fn at_start(text: &str) -> Option<Self> {
-        let mut words = text.trim_start().splitn(3, ' ');
-        let (number, unit) = (words.next()?, words.next()?);
-        let unit = unit.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
+        let text = text.trim_start();
+        let (number, rest) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
+        let unit = rest.strip_prefix(' ').unwrap_or(rest).split(|c: char| !c.is_ascii_alphabetic()).next()?;
         let unit: u64 = match unit {
             "bytes" | "byte" | "B" => 1,
             "KiB" | "KB" => 1 << 10,
@@ -52,8 +52,7 @@ impl Size {
             "TiB" => 1 << 40,
             _ => return None,
         };
-        let plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-        let value: f64 = number.parse().ok().filter(|_| plain && number.len() < 24)?;
+        let value: f64 = number.parse().ok().filter(|_| number.len() < 24)?;
         let bytes = value * unit as f64;
         let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len().min(9) as i32);
         let tolerance = if unit == 1 { 0.0 } else { unit as f64 * 0.5 / 10f64.powi(decimals) };

@@ -148,11 +148,13 @@ impl Policy {
     }
 }
 
-/// Makes PyTorch's allocator, and the blocks that it begins with. It begins empty on a device without room for the recorded state.
+/// Makes PyTorch's allocator, and the blocks that it begins with. It begins empty on a device without room for the recorded state, and under settings
+/// whose pages are of another size than the recorded ones: a program that had them from its start would have come to another state.
 fn resumed(trace: &Trace, memory: Arc<dyn DeviceMemory>, config: &AllocatorConfig) -> Result<(Caching, Vec<Block>)> {
     let restored = trace
         .start
         .as_ref()
+        .filter(|_| trace.resumes_under(config))
         .map(|start| Caching::restored(memory.clone(), config.clone(), &start.memory, &start.later));
     match restored {
         Some(Err(error)) if error.is_out_of_memory() => {}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lab_base::error::{Error, Result};
 use memcore::memory::planned::{ALIGNMENT_BYTES, Lifetime};
-use memcore::memory::{AllocId, Event, Snapshot, TorchVersion};
+use memcore::memory::{AllocId, AllocatorConfig, Event, Snapshot, TorchVersion};
 
 /// One operation of a program. Allocations are named by their number: the k-th [`Allocate`](Self::Allocate), from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,15 @@ pub struct Start {
     pub memory: Snapshot,
     /// Address and bytes of each segment that the driver gave later, in order.
     pub later: Vec<(u64, u64)>,
+    /// Bytes of a page of the large pool under the recorded settings.
+    pub page_bytes: u64,
+}
+
+impl Start {
+    /// True if it has segments that grow by pages.
+    fn grows(&self) -> bool {
+        self.memory.segments.iter().any(|segment| segment.expandable)
+    }
 }
 
 /// A recorded program, with its allocator and device.
@@ -135,6 +144,11 @@ impl Trace {
     /// Replaces the name by the one that the recording gives itself, and sets its format.
     pub(super) fn said_to_be(self, name: String, format: &'static str) -> Self {
         Self { name, format, ..self }
+    }
+
+    /// True unless the recorded state has pages of another size than these settings: then a replay begins empty, and reserves too little.
+    pub fn resumes_under(&self, config: &AllocatorConfig) -> bool {
+        self.start.as_ref().is_none_or(|start| start.page_bytes == config.large_segment_bytes || !start.grows())
     }
 
     /// Returns the trace with the state in which PyTorch's allocator begins it.

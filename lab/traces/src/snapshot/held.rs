@@ -121,7 +121,11 @@ impl Snapshot {
 
     /// Returns the allocations live after an entry (`None`: before the first), by address: address, the entry that made it, its stack, bytes.
     pub fn live_after(&self, device: usize, event: Option<usize>) -> Vec<(u64, Option<usize>, StackId, u64)> {
-        let stacks = self.stacks_at_the_end(device);
+        // The block that lies at an address at the end may be a later one.
+        let mut stacks = self.stacks_at_the_end(device);
+        for entry in self.trace(device).iter().filter(|entry| entry.action == Action::Alloc) {
+            stacks.remove(&entry.address);
+        }
         let mut live: FxHashMap<u64, (Option<usize>, StackId, u64)> = FxHashMap::default();
         for (address, bytes, _) in self.before(device) {
             live.insert(address, (None, stacks.get(&address).copied().unwrap_or_default(), bytes));

@@ -301,4 +301,11 @@ impl Snapshot {
     pub fn trace(&self, device: usize) -> &[TraceEvent] {
         self.traces.get(device).map_or(&[], Vec::as_slice)
     }
+
+    /// True if a device's trace has requests. Where only states are recorded, it has a few other entries.
+    pub fn records_requests(&self, device: usize) -> bool {
+        self.trace(device)
+            .iter()
+            .any(|event| matches!(event.action, Action::Alloc | Action::FreeRequested | Action::Oom))
+    }
 }

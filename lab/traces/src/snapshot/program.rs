@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::model::{Action, PoolId, Snapshot, StreamId, TraceEvent};
 use super::pools::Homes;
+use super::rewind::SMALL_SEGMENT_BYTES;
 use crate::replay::{Operation, Settings, Trace};
 
 /// A trace as a program, with the recorded addresses of its allocations.
@@ -70,9 +71,9 @@ impl Snapshot {
     /// [`Error::Usage`] without a trace, and for one with more streams than a replay has.
     pub fn program(&self, name: &str, device: usize) -> Result<Program> {
         let trace = self.trace(device);
-        if trace.is_empty() {
+        if !self.records_requests(device) {
             let problem = format!(
-                "nothing was recorded on device {device}; torch.cuda.memory._record_memory_history() starts recording"
+                "no requests were recorded on device {device}; torch.cuda.memory._record_memory_history() starts recording"
             );
             return Err(Error::usage(name, problem));
         }
@@ -266,7 +267,10 @@ impl<'a> Maker<'a> {
                 Some((Action::Oom, _)) => false,
                 Some((Action::SegmentAlloc | Action::SegmentMap, bytes)) => {
                     let refused = self.capacity.is_some_and(|most| self.reserved.saturating_add(bytes) > most);
-                    !refused && !self.collects
+                    // Collection returns only segments of the large pool.
+                    let small =
+                        run.iter().take_while(|event| gives(event)).any(|event| event.bytes == SMALL_SEGMENT_BYTES);
+                    !refused && (!self.collects || small)
                 }
                 _ => true,
             };

@@ -9,7 +9,7 @@ use super::model::{Action, PoolId, Snapshot, StreamId};
 use crate::replay::Start;
 
 /// Size of the small pool's segments; no segment of the large pool has it.
-const SMALL_SEGMENT_BYTES: u64 = 2 << 20;
+pub(super) const SMALL_SEGMENT_BYTES: u64 = 2 << 20;
 /// The large pool splits off no rest up to this size: the client gets it too.
 const LARGEST_UNSPLIT_REST: u64 = 1 << 20;
 
@@ -58,7 +58,8 @@ impl Snapshot {
                 blocks,
             });
         }
-        left.is_empty().then_some(Start { memory: Memory { segments }, later })
+        let page_bytes = config.large_segment_bytes;
+        left.is_empty().then_some(Start { memory: Memory { segments }, later, page_bytes })
     }
 
     /// True if a device has segments that grow.

@@ -25,7 +25,7 @@ pub struct Candidate {
 /// Cost of a run. Less is better, in the order of the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Cost {
-    /// Requests that fail here and were served in the recording.
+    /// Requests that fail, those included that failed in the recording.
     pub failed: u64,
     /// Peak of reserved bytes.
     pub peak_reserved: u64,
@@ -168,7 +168,7 @@ pub(super) fn config(version: TorchVersion, alloc_conf: &str) -> Result<Allocato
 pub(super) fn cost(trace: &Trace, config: &AllocatorConfig, machine: &Machine) -> Result<Cost> {
     let figures: Figures = run_once(trace, &Policy::Caching(Box::new(config.clone())), machine)?;
     Ok(Cost {
-        failed: figures.newly_failed,
+        failed: figures.out_of_memory,
         peak_reserved: figures.peak_reserved,
         driver_calls: figures.driver.total(),
     })
@@ -213,12 +213,16 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the cost of settings; `None` for combinations that PyTorch refuses, such as split blocks larger than a segment.
+    /// Returns the cost of settings; `None` for combinations that PyTorch refuses, such as split blocks larger than a segment, and where the recorded
+    /// state cannot be theirs.
     fn candidate(&mut self, alloc_conf: &str) -> Result<Option<Cost>> {
         if let Some(known) = self.tried.iter().find(|known| known.alloc_conf == alloc_conf) {
             return Ok(Some(known.searched));
         }
         let Ok(config) = config(self.version, alloc_conf) else { return Ok(None) };
+        if !self.trace.resumes_under(&config) {
+            return Ok(None);
+        }
         let searched = cost(self.trace, &config, self.machine)?;
         self.tried.push(Candidate { alloc_conf: alloc_conf.to_string(), searched, held_out: None, whole: None });
         Ok(Some(searched))

@@ -66,8 +66,11 @@ pub fn what_if(snapshot: &Snapshot, device: usize, capacity_bytes: Option<u64>) 
         if !reads || option == now.alloc_conf {
             continue;
         }
-        // Combinations that PyTorch refuses are skipped.
+        // Combinations that PyTorch refuses are skipped, and those that cannot have led to the recorded state.
         let Ok(config) = config(settings.version, option) else { continue };
+        if !program.trace.resumes_under(&config) {
+            continue;
+        }
         tried.push(Setting { alloc_conf: option.into(), cost: cost(&program.trace, &config, &machine)? });
     }
     // The plainest of equals comes first.

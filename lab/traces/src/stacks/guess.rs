@@ -148,7 +148,7 @@ fn phases(snapshot: &Snapshot, device: usize) -> Vec<Option<Phase>> {
         let begun = ranges.partition_point(|(from, ..)| *from <= event.time_us);
         let within = ranges[..begun].last().filter(|(_, to, _)| event.time_us <= *to);
         let (has_stack, tells) = match event.action {
-            Action::Alloc => (snapshot.has_stack(event.stack), allocs_have),
+            Action::Alloc | Action::Oom => (snapshot.has_stack(event.stack), allocs_have),
             Action::FreeRequested => (snapshot.has_stack(event.stack), frees_have),
             _ => (false, false),
         };

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use lab_traces::replay::{Machine, Operation, Policy, Settings, Trace, run_once};
-use lab_traces::snapshot::{Agreement, Release, Releases, Snapshot, Tuned, agreement, tune};
+use lab_traces::snapshot::{Action, Agreement, Release, Releases, Snapshot, Tuned, agreement, tune};
+use lab_traces::stacks::{Guesses, Phase};
 use memcore::memory::AllocatorConfig;
 
 fn recorded(name: &str) -> Snapshot {
@@ -35,6 +36,53 @@ fn segments_that_grow_are_repeated_from_the_middle_of_a_run_on() {
         let found = checked(&name);
         assert!(found.is_exact() && found.resumed && found.before > 0 && found.allocations > 10, "{name}: {found:?}");
     }
+}
+
+/// Traces that have lost their beginning are repeated, and settings whose pages cannot have led to the recorded state are not tried.
+#[test]
+fn a_trace_without_its_beginning_is_repeated_and_tuned() {
+    for (name, tried) in [("cut", true), ("cut_expandable", false)] {
+        let found = checked(name);
+        assert!(found.is_exact() && found.resumed && found.before == 27, "{name}: {found:?}");
+        let snapshot = recorded(name);
+        let (recorded, program) = (snapshot.allocator_config().unwrap(), snapshot.program(name, 0).unwrap());
+        let releases = Releases { oldest: Release(2, 15), newest: Release(2, 15) };
+        let tuned = tune(&program.trace, &recorded, &Machine::default(), releases, &mut || false).unwrap();
+        let segments = |found: &str| found.contains("large_segment_size_mb");
+        assert_eq!(tuned.tried.iter().any(|found| segments(&found.alloc_conf)), tried, "{name}");
+        assert!(tuned.best.whole >= tuned.recorded.whole.filter(|_| !tried), "{name}: {tuned:?}");
+    }
+}
+
+/// A block that lived before the trace, and was freed in it, has no stack: the one at its address at the end is of a later block.
+#[test]
+fn a_later_block_does_not_give_its_stack_to_an_earlier_one() {
+    let snapshot = recorded("cut");
+    let made: Vec<u64> = snapshot.trace(0).iter().filter(|e| e.action == Action::Alloc).map(|e| e.address).collect();
+    let before = snapshot.live_after(0, None);
+    let again: Vec<_> = before.iter().filter(|(address, ..)| made.contains(address)).collect();
+    assert!(!again.is_empty());
+    assert!(again.iter().all(|(_, _, stack, _)| !snapshot.has_stack(*stack)), "{again:?}");
+    assert!(before.iter().any(|(_, _, stack, _)| snapshot.has_stack(*stack)), "{before:?}");
+}
+
+/// The part of a step in which memory ran out is that of the request's own stack.
+#[test]
+fn a_refused_request_has_the_part_of_its_own_stack() {
+    for name in ["refused_and_went_on", "limited"] {
+        let snapshot = recorded(name);
+        let guesses = Guesses::of(&snapshot, 0);
+        let entry = snapshot.trace(0).iter().rposition(|event| event.action == Action::Oom).unwrap();
+        assert_eq!(guesses.phase(entry), Some(Phase::Input), "{name}");
+    }
+}
+
+#[test]
+fn states_alone_are_no_requests() {
+    let snapshot = recorded("states_alone");
+    assert!(!snapshot.records_requests(0) && !snapshot.trace(0).is_empty());
+    let error = snapshot.program("states", 0).unwrap_err().to_string();
+    assert!(error.contains("no requests were recorded on device 0"), "{error}");
 }
 
 /// The pool of each allocation of a program, in order.

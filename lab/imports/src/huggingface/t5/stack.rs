@@ -7,9 +7,9 @@ use memcore::nn::{Dropout, Embedding, Init, Module, Parameter, Training};
 use memcore::{Result, Tensor, context, ops};
 
 use super::super::cache::DynamicCache;
-use super::super::mask;
 use super::super::options::{Attention, AttentionMask};
 use super::super::rms::{Form, Norm};
+use super::super::{layers, mask};
 use super::block::{self, Biases, Block, BlockInputs};
 use super::config::Config;
 
@@ -17,6 +17,8 @@ pub(super) struct Stack {
     scope: ScopeId,
     embed_tokens: Parameter,
     embed_scope: ScopeId,
+    /// True if embeddings require a gradient, whatever the table.
+    marks: bool,
     blocks: Vec<Arc<Block>>,
     final_layer_norm: Norm,
     dropout: Dropout,
@@ -43,6 +45,7 @@ impl Stack {
             final_layer_norm: Norm::new(&init.at("final_layer_norm"), c.width, c.eps, Form::WideRoot)?,
             dropout: Dropout::new(&init.at("dropout"), c.dropout)?,
             attention: c.options.attention,
+            marks: c.options.marks_embeds(),
             checkpointed: c.options.checkpoint.then(|| init.training()),
             padded: c.options.attention_mask == AttentionMask::Padded,
             // The decoder has a configuration of its own, which the library's Trainer does not change.
@@ -61,7 +64,7 @@ impl Stack {
         let _scope = context::scope(self.scope);
         let embeds = {
             let _scope = context::scope(self.embed_scope);
-            ops::embedding(ids, self.embed_tokens.tensor(), None)?
+            layers::marked(ops::embedding(ids, self.embed_tokens.tensor(), None)?, self.marks)
         };
         let recomputes = self.checkpointed.as_ref().is_some_and(Training::is_on);
         let cached = self.cached && !recomputes;
