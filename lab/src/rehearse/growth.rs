@@ -40,6 +40,11 @@ pub(super) fn growth(
     };
     let ends = snapshot.ends_at(card.index, &marks, card.made);
     let mut course = snapshot.course(card.index, &ends);
+    // The last two steps are alike, but the process has seen memory grow shortly before: one of several steps keeps something.
+    let grew = course.growing.iter().any(|growth| growth.more > 0 || !growth.freed_together);
+    if course.trend == Trend::Flat && !answer.growth.flat && grew {
+        course.trend = Trend::Grows;
+    }
     add_periods(&mut course, snapshot, answer, card.index, &ends);
     let growing: Vec<&Growth> =
         course.growing.iter().filter(|growth| growth.more > 0 || !growth.freed_together).collect();

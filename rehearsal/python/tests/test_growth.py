@@ -38,6 +38,20 @@ def test_a_step_that_repeats_the_last_one_is_flat(growth, torch):
     assert not growth.flat
 
 
+def test_what_every_third_step_keeps_is_not_flat_though_two_steps_are_alike(growth, torch):
+    kept, flat = [], []
+    for step in range(15):
+        address = torch.cuda.memory.allocate(512)
+        torch.cuda.memory.free(address, 512)
+        growth.mark()
+        flat.append((growth.repeats, growth.flat))
+        if step % 3 == 2 and step < 9:
+            kept.append(torch.cuda.memory.allocate(512))
+    assert any(repeats for repeats, _ in flat[3:9]) and not any(is_flat for _, is_flat in flat[3:15])
+    steps(growth, torch, [512] * 4)
+    assert growth.flat, "nothing was kept for more than two periods"
+
+
 class Counters:
     """The allocator's counters, as they are read at the end of each step."""
 

@@ -10,6 +10,8 @@ from .places import is_library
 MAX_MARKS = 512
 # In how many steps the allocator's blocks may come back, as where replays look for it.
 MAX_CYCLE = 64
+# Least number of steps without growth after which steps that are alike are believed, if memory grew after the second step.
+LEAST_QUIET = 5
 # Least number of steps after which growth is looked into.
 LEAST_TO_SUSPECT = 4
 # Most things between a tensor and a name that holds it, and seconds for the search.
@@ -32,12 +34,14 @@ class Growth:
         self.before = self.last = None
         # What each of the last steps left that made the same requests.
         self.lefts = collections.deque(maxlen=MAX_CYCLE)
-        self.flat = False
+        # Whether the last step was as one before it; and whether memory can be called flat by that.
+        self.repeats = self.flat = False
         self.holders = []
 
     def mark(self):
         """Marks the end of a step. The run is flat if this step requested what the last one did, and left the same blocks as an earlier one
-        since which the requests are the same: a block with a rest too small to split goes to this tensor in one step and to that one in the next."""
+        since which the requests are the same: a block with a rest too small to split goes to this tensor in one step and to that one in the next.
+        What one of several steps keeps is not seen in two steps that are alike, so that memory must not have grown for some steps."""
         read = self.torch._C._cuda_memoryStats
         cards = [(index, read(index)) for index in range(self.torch.cuda.device_count())]
         made, left, mark = [], [], []
@@ -52,14 +56,25 @@ class Growth:
         step = None if before is None else [now - then for now, then in zip(made, before)]
         if step is None or step != self.last:
             self.lefts.clear()
-        self.flat = left in self.lefts
+        self.repeats = left in self.lefts
         self.lefts.append(left)
         self.last = step
         self.marks.append(mark)
+        self.flat = self.repeats and all(self.is_quiet(index) for index, _ in cards)
 
     def requests(self):
         """Returns the numbers of allocations of the last step, by card; `None` after the first one."""
         return self.last and tuple(self.last[::4])
+
+    def is_quiet(self, index):
+        """True if a card's memory has not grown for more than twice the longest time from one growth to the next. The first two steps do not
+        count."""
+        live = [figures[3] for mark in self.marks for figures in mark if figures[0] == index][1:]
+        grew = [at for at in range(1, len(live)) if live[at] > max(live[:at])]
+        if not grew:
+            return True
+        longest = max(at - before for before, at in zip([0, *grew], grew))
+        return len(live) - 1 - grew[-1] >= max(LEAST_QUIET, 2 * longest + 1)
 
     def grew(self, index):
         """True if more was requested on a card after the last step than after an earlier one, beyond the first two."""

@@ -13,6 +13,8 @@ MAX_FILES, MAX_TEXT = 300, 4 << 20
 MAX_PERIOD, PERIODS = 20, 4
 # Calls that make a step, or a part of one.
 STEPS = {"step", "backward", "manual_backward", "training_step", "train_batch", "optimizer_step"}
+# Calls that keep what they are given.
+KEEPS = {"append", "appendleft", "add", "extend", "insert", "put", "push", "update", "setdefault"}
 # Functions that a library's loop calls.
 CALLED_BACK = ("on_", "after_", "before_", "training_step", "compute_loss", "train_batch")
 # Names that count, if nothing shows what they are; and names of which it is not known how many steps one is.
@@ -208,6 +210,8 @@ class Text:
         for number, node in enumerate(statements):
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
                 around.named[node.targets[0].id] = node.value
+            if isinstance(node, (ast.For, ast.AsyncFor)):
+                yield from self.turn(node, around)
             if isinstance(node, ast.If):
                 yield from self.condition(node.test, node.body, node.orelse, statements[number + 1:], node.lineno, around)
             elif isinstance(node, ast.Expr) and isinstance(node.value, ast.BoolOp) and isinstance(node.value.op, ast.And):
@@ -222,6 +226,41 @@ class Text:
                 yield from self.block(getattr(node, name, ()), inner)
             for handler in [*getattr(node, "handlers", ()), *getattr(node, "cases", ())]:
                 yield from self.block(handler.body, inner)
+
+    def turn(self, loop, around):
+        """Yields the period of what a loop keeps in each of its turns, of which each makes the steps of one other loop, if their number is known."""
+        inner = [node for node in loop.body if self.is_training(node)]
+        if len(inner) != 1 or not self.is_outer(loop) or isinstance(inner[0], self.ast.While):
+            return
+        kept = [node for node in loop.body if node is not inner[0] and self.keeps(node)]
+        numbers = [number for number in self.lengths(inner[0].iter, around) if number > 1] if kept else []
+        if numbers:
+            yield {"where": "%s:%d" % (around.file, kept[0].lineno), "every": max(numbers), "of": "step", "loop": None}
+
+    def keeps(self, statement):
+        """True for a statement that gives something to a container or an attribute."""
+        ast = self.ast
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in KEEPS:
+                return True
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+            if any(isinstance(one, (ast.Subscript, ast.Attribute)) for one in targets):
+                return True
+        return False
+
+    def lengths(self, node, around):
+        """Returns the numbers of turns that a loop over this may have: `range(N)`, or something of the script's that has a length."""
+        ast = self.ast
+        kinds = (list, tuple, getattr(sys.modules.get("torch.utils.data"), "DataLoader", list))
+        while isinstance(node, ast.Call) and node.args and last_name(ast, node.func) in ("enumerate", "tqdm", "trange", "range"):
+            if last_name(ast, node.func) in ("range", "trange"):
+                return self.values(node.args[0], around) if len(node.args) == 1 else []
+            node = node.args[0]
+        value = self.modules[around.file].__dict__.get(node.id) if isinstance(node, ast.Name) else None
+        try:
+            return [len(value)] if isinstance(value, kinds) else []
+        except TypeError:
+            return []
 
     def condition(self, test, body, orelse, rest, line, around):
         for counter, every, holds in self.remainders(test, around, True):

@@ -147,7 +147,9 @@ class Watch:
         is_over = time.monotonic() - self.first_step >= settled["seconds"]
         if steps >= max(settled["most"], needed) or (is_over and steps >= settled["most"]):
             return True
-        is_flat = self.answer.growth.flat and steps >= needed
+        # Where the script says how many steps a period has, whole periods say what grows.
+        growth = self.answer.growth
+        is_flat = (growth.flat or (growth.repeats and needed > 0)) and steps >= needed
         if started < 2:
             return is_flat or is_over
         return self.agreed(steps, started, "over" if is_over else "flat" if is_flat else "differs")
