@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use lab::backends::Remark;
+use terminal_size::{Height, Width};
 
 use crate::args::{ColorWhen, GlobalArgs, tips};
 use crate::exit::{Code, Failure, Result};
@@ -20,6 +21,9 @@ static CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// What Linux calls the open file behind standard error; nothing elsewhere.
 const STANDARD_ERROR: &str = "/proc/self/fd/2";
+const STANDARD_OUTPUT: &str = "/proc/self/fd/1";
+/// Width of a terminal that does not say its own.
+const USUAL_COLUMNS: usize = 80;
 
 /// Output to the user.
 pub(crate) struct Ui {
@@ -74,6 +78,9 @@ impl Ui {
     /// # Errors
     /// If stdout cannot be written. A reader that closes it early (`| head`) is not an error.
     pub(crate) fn print(&self, text: &str) -> Result<()> {
+        if ends_within_a_line(Path::new(STANDARD_OUTPUT)) {
+            to_stdout(b"\n")?;
+        }
         to_stdout(visible::for_terminal(text).as_bytes())
     }
 
@@ -109,15 +116,24 @@ impl Ui {
     /// Prints what [`tell`](Self::tell) would, on a line of its own on a terminal and in a file, where another program may have left a part of a line.
     /// What another program wrote to a pipe cannot be read again.
     pub(crate) fn tell_apart(&self, text: impl Display) {
-        let errors = io::stderr();
-        let width = errors.is_terminal().then(|| terminal_size::terminal_size_of(&errors)).flatten();
-        if let Some((terminal_size::Width(columns), _)) = width.filter(|_| !self.quiet) {
-            // At the start of a line the spaces stay on it; elsewhere they go on to the next one. A terminal that is gone gets neither.
-            let _ = write!(&errors, "{}\r", " ".repeat(usize::from(columns).saturating_sub(1)));
-        } else if !self.quiet && ends_within_a_line(Path::new(STANDARD_ERROR)) {
-            let _ = writeln!(&errors);
+        if !self.quiet {
+            begin_line(io::stderr(), terminal_size::terminal_size_of(io::stderr()), STANDARD_ERROR);
         }
         self.tell(text);
+    }
+
+    /// Prints what [`tell_apart`](Self::tell_apart) would, but nothing in a file where another program has begun a line that is not at its end.
+    pub(crate) fn tell_between_lines(&self, text: impl Display) {
+        if !ends_within_a_line(Path::new(STANDARD_ERROR)) {
+            self.tell_apart(text);
+        }
+    }
+
+    /// Begins a line for an answer on a terminal, where another program may have left a part of one.
+    pub(crate) fn begin_answer(&self) {
+        if io::stdout().is_terminal() {
+            begin_line(io::stdout(), terminal_size::terminal_size_of(io::stdout()), STANDARD_OUTPUT);
+        }
     }
 
     /// Prints what [`tell`](Self::tell) would, but after the answer, whose first line is the first on a terminal.
@@ -161,6 +177,18 @@ impl Ui {
             None => line(text.trim_end()),
         }
         Code::Usage
+    }
+}
+
+/// Begins a line on a terminal or in a regular file, if there is not one that begins already.
+fn begin_line(mut stream: impl Write + IsTerminal, size: Option<(Width, Height)>, path: &str) {
+    if stream.is_terminal() {
+        let columns = size.map_or(0, |(Width(columns), _)| usize::from(columns));
+        let columns = if columns > 0 { columns } else { USUAL_COLUMNS };
+        // At the start of a line the spaces stay on it; elsewhere they go on to the next one. A terminal that is gone gets neither.
+        let _ = write!(stream, "{}\r", " ".repeat(columns - 1)).and_then(|()| stream.flush());
+    } else if ends_within_a_line(Path::new(path)) {
+        let _ = writeln!(stream);
     }
 }
 

@@ -45,6 +45,7 @@ pub(super) fn run(args: &RehearseArgs, ui: &Ui) -> Result<Code> {
     if let (Some(destination), Some(recording)) = (&args.events, rehearsed.recording()?) {
         destination.write(ui, &output::json_line(&events::events(&recording))?)?;
     }
+    ui.begin_answer();
     output::deliver_findings(ui, &args.output, None, &rehearsed.result)?;
     code(&rehearsed)
 }

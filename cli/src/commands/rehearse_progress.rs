@@ -31,7 +31,10 @@ impl<'a> Teller<'a> {
             }
             Some(progress) => {
                 let before = if self.is_one_of_many { "  " } else { "" };
-                self.ui.tell_apart(format!("{before}{}", told(progress, self.stop)));
+                // The next step says the same.
+                let may_wait = matches!(progress, Progress::Before { .. } | Progress::Step { .. });
+                let words = format!("{before}{}", told(progress, self.stop));
+                if may_wait { self.ui.tell_between_lines(words) } else { self.ui.tell_apart(words) }
             }
         }
         interrupt::flow()

@@ -273,6 +273,25 @@ fn what_a_script_prints_is_passed_on_and_kept_nowhere() {
 }
 
 #[test]
+fn a_line_that_a_script_writes_in_parts_stays_whole_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("output");
+    let output = fs::File::create(&path).unwrap();
+    let mut command = command(folder.path(), &[]);
+    command.args(["--", "python3"]).arg(SCRIPT).args([
+        "steps=1",
+        "part=colour",
+        "sleep=1",
+        "part=less",
+        "steps=5",
+        "sleep=1",
+    ]);
+    let status = command.stdout(output.try_clone().unwrap()).stderr(output).status().unwrap();
+    let text = fs::read_to_string(path).unwrap();
+    assert!(status.success() && text.contains("colourless\nYes: "), "{text}");
+}
+
+#[test]
 fn what_the_script_writes_among_the_answers_is_only_read() {
     let ran = rehearse(&[], &["garbage", "steps=3"]);
     assert!(matches!(ran.code, Some(0)), "{}", ran.stderr);

@@ -125,7 +125,7 @@ pub(super) fn collect(request: &Request, folder: Folder, caches: &Caches, ran: R
         problems(&folder, request, &answers, &started)
     };
     let asked = answers::sentences(&folder, contract::ASKED);
-    if !asked.is_empty() {
+    if !asked.is_empty() || followed.exit_code().is_some_and(|code| code != 0) {
         // The script ended because of that, not because it chose another device.
         problems.retain(|problem| !problem.starts_with(NOTHING_ALLOCATED));
     }

@@ -37,10 +37,10 @@ impl Results {
         let mut results = Self::default();
         for path in paths.iter().rev() {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            let text = std::fs::read_to_string(path).with_context(|| name.clone())?;
+            let text = || std::fs::read_to_string(path).with_context(|| name.clone());
             match path.extension().and_then(|extension| extension.to_str()) {
-                Some("json") => results.benches.push(of_json(name.clone(), &text).context(name)?),
-                Some("jsonl") => results.peers.push(of_lines(name.clone(), &text).context(name)?),
+                Some("json") => results.benches.push(of_json(name.clone(), &text()?).context(name)?),
+                Some("jsonl") => results.peers.push(of_lines(name.clone(), &text()?).context(name)?),
                 _ => {}
             }
         }
