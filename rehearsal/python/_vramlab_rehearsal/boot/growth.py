@@ -1,5 +1,6 @@
 """Growth of memory from step to step: marks after each step, whether a step repeats the one before it, and who holds what grows."""
 
+import itertools
 import sys
 
 from .. import OWN
@@ -70,7 +71,8 @@ class Growth:
         """True if a card's memory has not grown for more than twice the longest time from one growth to the next. The first two steps do not
         count."""
         live = [figures[3] for mark in self.marks for figures in mark if figures[0] == index][1:]
-        grew = [at for at in range(1, len(live)) if live[at] > max(live[:at])]
+        most = list(itertools.accumulate(live, max))
+        grew = [at for at in range(1, len(live)) if live[at] > most[at - 1]]
         if not grew:
             return True
         longest = max(at - before for before, at in zip([0, *grew], grew))
