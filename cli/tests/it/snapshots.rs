@@ -304,6 +304,21 @@ fn a_difference_is_by_line() {
     assert!(text.contains("The first file also has device 1 (6 MiB reserved): --device N."), "{text}");
 }
 
+/// `torch.xpu.memory._snapshot()` of PyTorch 2.11 documents fewer fields: no pool, no time, no settings of the allocator.
+#[test]
+fn a_snapshot_of_intels_xpu_is_read() {
+    let block = |size: u64, state: &str| serde_json::json!({"address": 1_u64 << 30, "size": size, "requested_size": size, "state": state, "frames": []});
+    let segment = serde_json::json!({"address": 1_u64 << 30, "total_size": 20 << 20, "stream": 0, "segment_type": "large", "allocated_size": 20 << 20,
+        "active_size": 20 << 20, "blocks": [block(20 << 20, "active_allocated")]});
+    let entry = |action: &str| serde_json::json!({"action": action, "addr": 1_u64 << 30, "size": 20 << 20, "stream": 0, "frames": []});
+    let file = serde_json::json!({"segments": [segment], "device_traces": [[entry("segment_alloc"), entry("alloc")]]});
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("xpu.json").to_str().unwrap().to_string();
+    std::fs::write(&path, file.to_string()).unwrap();
+    assert!(done(&["snapshot", "show", &path]).contains("20 MiB at the peak"));
+    assert!(done(&["replay", &path]).contains("caching reserves 20 MiB"));
+}
+
 /// Defaults that are better than what was recorded are named, and the command that repeats that works.
 #[test]
 fn the_defaults_are_proposed_in_words() {
