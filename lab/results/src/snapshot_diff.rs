@@ -95,13 +95,13 @@ impl SnapshotDiff {
         rows
     }
 
-    fn rows(&self) -> Table {
+    fn rows(&self, lines: Vec<([u64; 2], String)>) -> Table {
         let row = |([before, after], line): ([u64; 2], String)| {
             let difference = Cell::Difference((after as i64).saturating_sub(before as i64));
             vec![Cell::Bytes(before), Cell::Bytes(after), difference, Cell::Text(line)]
         };
         let columns = ["before", "after", "difference", "by"];
-        Table::new("Who holds more, or less", &columns, self.by_line().into_iter().take(self.top).map(row).collect())
+        Table::new("Who holds more, or less", &columns, lines.into_iter().take(self.top).map(row).collect())
     }
 }
 
@@ -137,14 +137,15 @@ impl Findings for SnapshotDiff {
             short(one),
             short(two)
         )));
-        match self.by_line().is_empty() {
-            true => sections.push(Section::Note("No line holds more or less.".into())),
-            false => sections.push(Section::List(self.rows())),
-        }
+        let lines = self.by_line();
+        sections.push(match lines.is_empty() {
+            true => Section::Note("No line holds more or less.".into()),
+            false => Section::List(self.rows(lines)),
+        });
         sections
     }
 
     fn table(&self) -> Option<Table> {
-        Some(self.rows())
+        Some(self.rows(self.by_line()))
     }
 }

@@ -171,10 +171,12 @@ impl Search<'_> {
         let copying = self.spec.clone().with_copying_convolutions().on_paper_in(rest);
         let bounded = largest(&self.runs(&copying, &Cell::default()), rest, most)?;
         let mut found = WithCudnn { largest: bounded.largest, gaps: bounded.gaps(), named_by: None };
-        // Tables have usual sizes.
-        let usual = (0..usize::BITS).flat_map(|i| [1 << i, (1_usize << i).saturating_mul(3)]);
-        let smallest = found.largest.unwrap_or(0);
-        self.name(&mut found, &usual.filter(|size| *size > smallest && *size <= most).collect())?;
+        if self.paper.known(&self.spec).is_some() {
+            // Tables have usual sizes.
+            let usual = (0..usize::BITS).flat_map(|i| [1 << i, (1_usize << i).saturating_mul(3)]);
+            let smallest = found.largest.unwrap_or(0);
+            self.name(&mut found, &usual.filter(|size| *size > smallest && *size <= most).collect())?;
+        }
         self.ask(&mut found, most)?;
         Ok(Some(found))
     }

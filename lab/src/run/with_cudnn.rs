@@ -21,22 +21,17 @@ impl Paper<'_> {
         (needs, room): (Needs, Option<Room>),
         may_ask: bool,
     ) -> Result<ConvolutionBound> {
-        let Some((knows, sm)) = self.who_knows(spec) else { return self.bounded(spec, workspace_bytes, (needs, room)) };
-        let on_card = |table: WorkspaceTable| table.on_card(spec.multiprocessors());
-        let known = knows.known(sm).map(on_card);
-        let named = known.as_ref().map(|table| self.named(spec, table, room)).transpose()?;
+        let named = self.known(spec).map(|table| self.named(spec, &table, room)).transpose()?;
         if let Some(named) = named.flatten() {
             return Ok(named);
         }
         let bound = self.bounded(spec, workspace_bytes, (needs, room))?;
         let fits = room.filter(|room| room.reserved_bytes.is_some());
         let decides = fits.is_some_and(|room| bound.upper_bytes > room.budget_bytes);
-        if !may_ask || !knows.asks(decides) {
+        if !may_ask || !self.may_ask(spec, decides) {
             return Ok(bound);
         }
-        let mut cases = self.convolutions(spec)?;
-        cases.retain(|case| known.as_ref().is_none_or(|table| table.named(case).is_none()));
-        let table = if cases.is_empty() { None } else { knows.ask(sm, &cases)?.map(on_card) };
+        let table = self.answered(std::slice::from_ref(spec))?;
         let named = table.map(|table| self.named(spec, &table, room)).transpose()?;
         Ok(named.flatten().unwrap_or(bound))
     }
@@ -56,26 +51,31 @@ impl Paper<'_> {
     /// # Errors
     /// Those of the runs, and of who was asked.
     pub(super) fn ask_for(&self, runs: &[RunSpec]) -> Result<bool> {
-        let Some((knows, sm)) = runs.first().and_then(|run| self.who_knows(run)) else { return Ok(false) };
-        if !knows.asks(true) {
-            return Ok(false);
-        }
-        let known = knows.known(sm);
+        let may_ask = runs.first().is_some_and(|run| self.may_ask(run, true));
+        Ok(may_ask && self.answered(runs)?.is_some())
+    }
+
+    /// The table for these runs of one card, once somebody was asked for what it lacked; `None` if nobody answered.
+    fn answered(&self, runs: &[RunSpec]) -> Result<Option<WorkspaceTable>> {
+        let card = runs.first().and_then(|run| Some((run.multiprocessors(), self.who_knows(run)?, self.known(run))));
+        let Some((multiprocessors, (knows, sm), known)) = card else { return Ok(None) };
         let mut cases = BTreeSet::new();
         for run in runs {
             cases.extend(self.convolutions(run)?);
         }
         cases.retain(|case| known.as_ref().is_none_or(|table| table.named(case).is_none()));
-        Ok(cases.is_empty() || knows.ask(sm, &Vec::from_iter(cases))?.is_some())
+        if cases.is_empty() {
+            return Ok(known);
+        }
+        Ok(knows.ask(sm, &Vec::from_iter(cases))?.map(|table| table.on_card(multiprocessors)))
     }
 
     /// True if a run with convolutions surely fits where cuDNN computes them: with the workspaces that somebody knows, else by the bound. And the number of
     /// allocations made for it.
     pub(super) fn surely_fits(&self, spec: &RunSpec, budget_bytes: u64) -> Result<(bool, u64)> {
-        let table = self.who_knows(spec).and_then(|(knows, sm)| knows.known(sm));
-        let table = table.map(|table| table.on_card(spec.multiprocessors()));
         let rest = ConvolutionBound::rest_of_named(budget_bytes);
-        let named = table.map(|table| spec.clone().with_workspaces(table.workspaces(true)).on_paper_in(rest));
+        let named =
+            self.known(spec).map(|table| spec.clone().with_workspaces(table.workspaces(true)).on_paper_in(rest));
         match named.map(|run| self.in_what_there_is(&run)) {
             Some(Ok((needs, work))) => Ok((needs.is_some(), work)),
             Some(Err(Error::Interrupted)) => Err(Error::Interrupted),
@@ -91,6 +91,17 @@ impl Paper<'_> {
     fn who_knows(&self, spec: &RunSpec) -> Option<(&dyn KnowsWorkspaces, u32)> {
         let knows = self.workspaces.filter(|_| spec.profile.cudnn_workspace.is_none())?;
         Some((knows, Profile::named(&spec.like())?.compute_capability?))
+    }
+
+    /// What is known of a run's card.
+    pub(super) fn known(&self, spec: &RunSpec) -> Option<WorkspaceTable> {
+        let (knows, sm) = self.who_knows(spec)?;
+        Some(knows.known(sm)?.on_card(spec.multiprocessors()))
+    }
+
+    /// True if somebody may be asked. `decides`: whether the answer may decide if a run fits.
+    fn may_ask(&self, spec: &RunSpec, decides: bool) -> bool {
+        self.who_knows(spec).is_some_and(|(knows, _)| knows.asks(decides))
     }
 
     /// What a run with these workspaces reserves; `None` if it cannot be made with cuDNN, or with these.
