@@ -291,6 +291,21 @@ fn a_line_that_a_script_writes_in_parts_stays_whole_in_a_file() {
     assert!(status.success() && text.contains("colourless\nYes: "), "{text}");
 }
 
+/// Scripts ask how wide the terminal of their input is (`stty size`); what would wait for a line reads none.
+#[test]
+fn a_script_in_a_terminal_has_its_size_and_no_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let inside = command(folder.path(), &[]);
+    let spawn = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+    let mut outside = Command::new("python3");
+    outside.current_dir(folder.path()).args(["-c", spawn]).arg(inside.get_program()).args(inside.get_args());
+    let variables = inside.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    outside.envs(variables).args(["--", "python3", SCRIPT, "terminal", "steps=8"]);
+    let output = outside.stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("columns: ") && text.contains("nothing to read"), "{text}");
+}
+
 #[test]
 fn what_the_script_writes_among_the_answers_is_only_read() {
     let ran = rehearse(&[], &["garbage", "steps=3"]);

@@ -105,6 +105,12 @@ for word in sys.argv[1:]:
             sys.stdout.write("x" * 1023 + "\n")
     elif what == "part":
         print(value, end="", flush=True)
+    elif what == "terminal":
+        print("columns:", os.get_terminal_size(0).columns)
+        try:
+            input()
+        except EOFError:
+            print("nothing to read")
     elif what == "fork":
         child = os.fork()
         if child == 0:

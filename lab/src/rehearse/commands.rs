@@ -1,11 +1,14 @@
 //! The script's command: started once, or once for each requested rank, under a keeper.
 
 use std::ffi::OsString;
+use std::fs::OpenOptions;
 use std::io::IsTerminal;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 
 use lab_base::error::Result;
+use rustix::fs::OFlags;
 
 use super::changed::Before;
 use super::environment::environment;
@@ -110,10 +113,12 @@ fn command(request: &Request, folder: &Folder, caches: &Caches, variables: &[(&'
     command.args(&request.command[1..]).envs(caches.environment()).envs(own);
     command.envs(environment(request, folder)).envs(variables.iter().map(|(name, value)| (name, value)));
     // The command gets its own process group, so that Ctrl-C reaches only this program, which then asks for answers. A background group
-    // cannot read from a terminal: its standard input is empty then.
+    // that reads from the terminal would be stopped: it has the terminal, whose size scripts ask for (`stty size`), without the right to read.
     command.process_group(0);
     if std::io::stdin().is_terminal() {
-        command.stdin(Stdio::null());
+        let not_its_own = OFlags::NOCTTY.bits().cast_signed();
+        let terminal = OpenOptions::new().write(true).custom_flags(not_its_own).open("/proc/self/fd/0");
+        command.stdin(terminal.map_or_else(|_| Stdio::null(), Stdio::from));
     }
     // Standard output is for this program's result, so the script prints to standard error. What is not closed when a command starts counts as
     // inherited, and a file that is inherited is opened again, under the protection.
