@@ -24,9 +24,10 @@ pub mod any_model;
 pub mod rehearse;
 pub mod run;
 
-pub use lab_analysis::{bench, fit, forensics, lock, peaks, predict};
+pub use lab_analysis::{bench, fit, forensics, lock, peaks, predict, step_time};
 pub use lab_base::{
     Error, Result, backends, bytes, cards, changes, error, figures, hidden, input, named, python, section, similar,
+    speeds,
 };
 pub use lab_experiments::{self as experiments, claims};
 pub use lab_imports::{exported, hf_args, huggingface, model_file};

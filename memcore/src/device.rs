@@ -1,14 +1,15 @@
 //! A device, as the rest of the core sees it: a backend, the allocator on its memory, and the ledger of both.
 
 mod kept;
+mod meter;
 mod work;
 mod workspaces;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::backend::{Access, Backend, Cost, KernelCall, MemoryInfo, Meta, Overhead, Region, validate};
+use crate::backend::{Access, Backend, KernelCall, MemoryInfo, Meta, Overhead, Region, validate};
 use crate::context;
 use crate::deviation::{Deviation, Deviations, RecordedDeviations};
 use crate::error::{Error, Result};
@@ -20,6 +21,7 @@ use crate::profile::{Convolution, Profile};
 use crate::tape::Tape;
 use kept::KeptWorkspace;
 pub(crate) use kept::WorkspaceKind;
+pub use meter::Meter;
 pub use work::Counters;
 use work::Work;
 
@@ -53,6 +55,7 @@ struct Inner {
     /// Next unused counter of the random generator.
     random_offset: AtomicU64,
     work: Work,
+    meter: OnceLock<Arc<dyn Meter>>,
     deviations: RecordedDeviations,
 }
 
@@ -121,6 +124,7 @@ impl DeviceBuilder {
             seed: AtomicU64::new(self.seed),
             random_offset: AtomicU64::new(0),
             work: Work::default(),
+            meter: OnceLock::new(),
             deviations: RecordedDeviations::default(),
         }))
     }
@@ -321,12 +325,17 @@ impl Device {
                 dtype: call.dtype(),
             });
         }
-        let Cost { bytes_read, bytes_written, flops } = call.cost();
-        let work = &self.0.work;
-        work.launches.fetch_add(1, Relaxed);
-        work.bytes.fetch_add(bytes_read + bytes_written, Relaxed);
-        work.flops.fetch_add(flops, Relaxed);
+        let cost = call.cost();
+        if let Some(meter) = self.0.meter.get() {
+            meter.launched(&call, &cost);
+        }
+        self.0.work.add(&cost);
         backend.launch(&call)
+    }
+
+    /// Tells `meter` of each launch from now on. A device has one meter: another one after the first is not told of anything.
+    pub fn set_meter(&self, meter: Arc<dyn Meter>) {
+        let _ = self.0.meter.set(meter);
     }
 
     /// Copies host bytes to the device.
@@ -379,16 +388,7 @@ impl Device {
 
     /// The work that the device was asked to do so far.
     pub fn counters(&self) -> Counters {
-        let w = &self.0.work;
-        Counters {
-            launches: w.launches.load(Relaxed),
-            bytes: w.bytes.load(Relaxed),
-            flops: w.flops.load(Relaxed),
-            uploaded_bytes: w.uploaded_bytes.load(Relaxed),
-            downloaded_bytes: w.downloaded_bytes.load(Relaxed),
-            sent_bytes: w.sent_bytes.load(Relaxed),
-            received_bytes: w.received_bytes.load(Relaxed),
-        }
+        self.0.work.counted()
     }
 
     /// Bytes of workspace that the backend's own algorithm wants for a call, under a profile that leaves workspaces to

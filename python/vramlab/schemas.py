@@ -150,6 +150,28 @@ class NetworkV1(TypedDict, total=False):
     notes: list[str]
 
 
+class PlanV1(TypedDict, total=False):
+    """The fastest way to make a step of so many examples on a card. Every plan was run dry."""
+
+    settings: RunSpec
+    premises: list[Premise]
+    model: str
+    card: Optional[CardResult]
+    speeds_of: str
+    budget_bytes: int
+    global_batch: int
+    cards: int
+    best: Optional[PlannedResult]
+    front: list[PlannedResult]
+    faster: Optional[PlannedResult]
+    unlimited_seconds: float
+    tried: int
+    left_out: int
+    allowed: list[str]
+    notes: list[str]
+    warnings: list[str]
+
+
 class RehearsalV1(TypedDict, total=False):
     """A rehearsal."""
 
@@ -1028,17 +1050,14 @@ class PeakShares(TypedDict, total=False):
     other: int
 
 
-class PlanResult(TypedDict, total=False):
-    """Properties of a plan, proven independently of the algorithm that made it."""
+class PlannedResult(TypedDict, total=False):
+    """A plan, run dry."""
 
-    bytes: int
-    packing: str
-    bound_bytes: int
-    bound_operation: int
-    bound_allocations: int
-    optimal: bool
-    fits: bool
-    departures: int
+    micro_batch: int
+    accumulate: int
+    seconds: float
+    fits: Optional[bool]
+    changes: Try
 
 
 class Point(TypedDict, total=False):
@@ -1065,7 +1084,7 @@ class PolicyResult(TypedDict, total=False):
     ns_per_operation: float
     sample_columns: list[str]
     samples: list[list[int]]
-    plan: Optional[PlanResult]
+    plan: Optional[PlanV1]
 
 
 class Predicted(TypedDict, total=False):

@@ -4,7 +4,8 @@ use clap::{Parser, Subcommand};
 
 use super::{
     BenchArgs, CardsArgs, CheckArgs, DevicesArgs, ExplainArgs, FitArgs, GlobalArgs, ListArgs, ManArgs, ModelsArgs,
-    MonitorArgs, NetworkArgs, PredictArgs, ReplayArgs, ReportArgs, RunArgs, SnapshotArgs, TrainArgs, TuneArgs,
+    MonitorArgs, NetworkArgs, PlanArgs, PredictArgs, ReplayArgs, ReportArgs, RunArgs, SnapshotArgs, TrainArgs,
+    TuneArgs,
 };
 
 /// How much GPU memory a training needs, what uses it, and what makes it fit.
@@ -78,6 +79,12 @@ pub(crate) enum Command {
     #[command(after_help = "Example: the largest batch of GPT-2 on an RTX 4090\n  \
             vramlab fit --model gpt2 --optimizer adamw --gpu rtx4090")]
     Fit(FitArgs),
+    /// Find the fastest way to train on a card with so many examples a step: techniques and micro-batches, each run dry.
+    #[command(after_help = "Example: GPT-2 with 64 texts a step on an RTX 4090\n  \
+            vramlab plan gpt2 --global-batch 64 --gpu rtx4090\n\n\
+            Example: a config.json of Hugging Face, with other numeric types allowed\n  \
+            vramlab plan config.json --global-batch 32 --sequence 2048 --gpu rtx4090 --allow numbers")]
+    Plan(PlanArgs),
     /// Run a training script of your own on a card that is not there, and say whether it fits and what takes the memory.
     #[cfg(target_os = "linux")]
     #[command(after_help = "Example: does this script fit on an RTX 4090?\n  \

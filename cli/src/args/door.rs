@@ -28,7 +28,7 @@ pub(super) fn enter(words: Vec<OsString>, root: &Command) -> Result<Entered> {
     match name.as_str() {
         "predict" => predict(line),
         "rehearse" => rehearse(line),
-        "train" | "fit" => network(line, &name),
+        "train" | "fit" | "plan" => network(line, &name),
         "open" => opened::choose(line),
         "info" => info(line),
         "ask" => ask(line),

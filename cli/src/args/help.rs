@@ -7,7 +7,7 @@ use lab::run::RunSpec;
 use super::settings;
 
 /// The commands that are shown, in this order. All others work, and have a help of their own.
-const SHOWN: [&str; 8] = ["predict", "open", "ask", "watch", "check", "train", "bench", "info"];
+const SHOWN: [&str; 9] = ["predict", "plan", "open", "ask", "watch", "check", "train", "bench", "info"];
 
 /// A flag, and a few words about it.
 type Few = &'static [(&'static str, &'static str)];
@@ -22,7 +22,7 @@ struct Short {
 }
 
 /// The short pages.
-static SHORT: [Short; 8] = [
+static SHORT: [Short; 9] = [
     Short {
         command: "predict",
         about: "Will it fit? How much GPU memory a training needs, and what makes it fit.",
@@ -42,6 +42,24 @@ static SHORT: [Short; 8] = [
         end: "WHAT is a script (train.py), a config.json, a .pt2, a recipe (YAML, TOML) or a\n\
               name (gpt2, org/model). A script is run on a simulated card, a network is not.\n\
               All flags, by task: vramlab predict --help",
+    },
+    Short {
+        command: "plan",
+        about: "Find the fastest way to train on a card with so many examples a step.",
+        usage: "vramlab plan NETWORK --global-batch N --gpu CARD [FLAGS]",
+        flags: &[
+            ("global-batch", "Examples of a step, on all cards together"),
+            ("gpu", "The card (rtx4090, \"RTX 4090\") or memory (24GiB)"),
+            ("sequence", "Tokens per example"),
+            ("allow", "Changes of results: numbers, optimizer"),
+            ("precision", "fp32, bf16, fp16, autocast-bf16, autocast-fp16"),
+            ("optimizer", "adamw, adam, sgd, momentum, rmsprop, adagrad"),
+            ("data-parallel", "Cards that divide a step's batch"),
+            ("html", "Write a page to look at"),
+            ("json", "Write everything as JSON; - for standard output"),
+        ],
+        end: "NETWORK is a config.json, a .pt2, a recipe or a name. Each plan is run dry.\n\
+              Example: vramlab plan gpt2 --global-batch 64 --gpu rtx4090\nAll flags: vramlab plan --help",
     },
     Short {
         command: "open",

@@ -24,6 +24,7 @@ mod opened;
 mod output;
 mod paper;
 mod parallel;
+mod plan;
 #[cfg(target_os = "linux")]
 mod rehearse;
 mod replay;
@@ -68,6 +69,7 @@ pub(crate) use monitor::MonitorArgs;
 pub(crate) use output::OutputArgs;
 pub(crate) use paper::{AskCudnn, FitArgs, PaperArgs, PredictArgs};
 pub(crate) use parallel::{ParallelArgs, RanksArgs};
+pub(crate) use plan::PlanArgs;
 #[cfg(target_os = "linux")]
 pub(crate) use rehearse::{Cudnn, RehearseArgs, UseName};
 pub(crate) use replay::{ReplayArgs, ReplayPolicy};
@@ -167,6 +169,7 @@ fn run(command: &Command, files: &Map<String, Value>, set: &Map<String, Value>) 
         Command::Train(args) => (args.spec(), Some(&args.model), true),
         Command::Predict(args) => (args.spec(), Some(&args.paper.model), false),
         Command::Fit(args) => (args.spec(), Some(&args.paper.model), false),
+        Command::Plan(args) => (args.spec(), Some(&args.paper.model), false),
         Command::Show(args) => (args.spec(), Some(&args.model), false),
         Command::Check(args) => (args.spec(), Some(&args.paper.model), false),
         _ => return Ok(RunSpec::default()),
@@ -183,6 +186,7 @@ fn run(command: &Command, files: &Map<String, Value>, set: &Map<String, Value>) 
     let cudnn = match command {
         Command::Predict(args) => Some(args.workspaces.cudnn),
         Command::Fit(args) => Some(args.workspaces.cudnn),
+        Command::Plan(args) => Some(args.workspaces.cudnn),
         _ => None,
     };
     let asks_cudnn = cudnn == Some(AskCudnn::Ask);

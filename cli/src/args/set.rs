@@ -25,6 +25,7 @@ pub(super) fn of(command: &Command) -> Result<Set> {
         Command::Train(args) => &args.training.set,
         Command::Predict(args) => &args.paper.training.set,
         Command::Fit(args) => &args.paper.training.set,
+        Command::Plan(args) => &args.paper.training.set,
         Command::Check(args) => &args.paper.training.set,
         _ => return Ok(Set::default()),
     };

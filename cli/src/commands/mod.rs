@@ -20,6 +20,7 @@ mod monitor;
 pub(crate) mod outcome;
 pub(crate) mod parallel;
 mod plan;
+mod planner;
 pub(crate) mod predict;
 mod profile;
 mod recording;
@@ -84,6 +85,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Train(args) => scan::run(invocation, &args.output, &args.page, &args.record, ui),
         Command::Predict(args) => scan::run(invocation, &args.output, &args.page, &args.record, ui),
         Command::Fit(args) => fit::run(args, &invocation.run, ui),
+        Command::Plan(args) => planner::run(args, &invocation.run, ui),
         #[cfg(target_os = "linux")]
         Command::Rehearse(args) if !invocation.axes.is_empty() => rehearse_scan::run(invocation, args, ui),
         #[cfg(target_os = "linux")]
@@ -149,6 +151,7 @@ fn check_files(command: &Command) -> Result<()> {
             all(&word, &[Kind::Config, Kind::Exported, Kind::Directory, Kind::Diffusers], "a network")
         }
         Command::Fit(args) => model(&args.paper.model.model_file),
+        Command::Plan(args) => model(&args.paper.model.model_file),
         Command::Show(args) => model(&args.spec().model.model_file),
         _ => Ok(()),
     }

@@ -33,7 +33,7 @@ const COMMANDS: &[(&str, &str)] = &[
 ];
 
 /// Commands that are shown, at most ten.
-const SHOWN: [&str; 9] = ["predict", "open", "ask", "watch", "check", "train", "bench", "info", "help"];
+const SHOWN: [&str; 10] = ["predict", "plan", "open", "ask", "watch", "check", "train", "bench", "info", "help"];
 
 /// Commands of this build: scripts are rehearsed on Linux alone; the viewer and the tools of assistants are features.
 fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {

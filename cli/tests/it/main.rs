@@ -24,6 +24,7 @@ mod mcp;
 mod monitor;
 mod own_backend;
 mod parallel;
+mod plan;
 mod prediction;
 mod premises;
 mod profiles;

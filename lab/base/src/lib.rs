@@ -20,5 +20,6 @@ pub mod named;
 pub mod python;
 pub mod section;
 pub mod similar;
+pub mod speeds;
 
 pub use error::{Error, Result};

@@ -22,6 +22,7 @@ mod models;
 mod monitor;
 mod network;
 mod other_devices;
+mod plan;
 mod premise;
 mod rehearsal;
 mod rehearsal_exactness;
@@ -60,6 +61,7 @@ pub use models::{ListedModel, ModelsResult};
 pub use monitor::{MonitorResult, RunStatus};
 pub use network::{ModuleResult, NetworkResult, OperatorResult};
 pub use other_devices::{ChosenDevice, OtherDevice};
+pub use plan::{PlanResult, PlannedResult, plan_settings};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
     AtPeak, Inexact, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom,
@@ -106,6 +108,7 @@ const READERS: &[(&str, Reader)] = &[
     (ListResult::SCHEMA, shown::<ListResult>),
     (ModelsResult::SCHEMA, shown::<ModelsResult>),
     (NetworkResult::SCHEMA, shown::<NetworkResult>),
+    (PlanResult::SCHEMA, shown::<PlanResult>),
     (RehearsalResult::SCHEMA, shown::<RehearsalResult>),
     (RehearsalScanResult::SCHEMA, shown::<RehearsalScanResult>),
     (ReplayResult::SCHEMA, shown::<ReplayResult>),

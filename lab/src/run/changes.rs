@@ -132,14 +132,20 @@ enum Script {
     Trainer,
 }
 
+impl Script {
+    fn of_run(spec: &RunSpec, session: &Session) -> Self {
+        match &session.network {
+            Network::Architecture(_) | Network::Exported(..) => Script::Own,
+            Network::Pretrained(..) if spec.model.by_trainer() => Script::Trainer,
+            Network::Pretrained(..) => Script::Transformers,
+        }
+    }
+}
+
 /// All changes that are not in force.
 pub(super) fn of(spec: &RunSpec, session: &Session, tensors: u64) -> Vec<Change> {
     let run = &session.run;
-    let script = match &session.network {
-        Network::Architecture(_) | Network::Exported(..) => Script::Own,
-        Network::Pretrained(..) if spec.model.by_trainer() => Script::Trainer,
-        Network::Pretrained(..) => Script::Transformers,
-    };
+    let script = Script::of_run(spec, session);
     let mut changes = shorter(spec, session, script);
     changes.extend(precisions(spec, run, script));
     changes.extend(optimizers(run.optimizer.kind, script));
@@ -358,19 +364,28 @@ fn splits(run: &RunSettings, tensors: u64, script: Script) -> Vec<Change> {
         }
     }
     let to = |(i, parts): (usize, usize)| {
-        let (size, times) = (batch / parts, accumulate.checked_mul(parts)?);
-        let line = match script {
-            Script::Trainer => format!("per_device_train_batch_size={size}, gradient_accumulation_steps={times}"),
-            Script::Own | Script::Transformers => {
-                format!("batch_size={size}, (loss / {times}).backward(), a step every {times}")
-            }
-        };
-        let words = format!("accumulation {times} × {size}");
-        Some(Change::new((Axis::Split, size::SPLIT + i as u32), words, line, move |spec| {
-            (spec.training.batch, spec.training.accumulate) = (Some(size), Some(times));
-        }))
+        let times = accumulate.checked_mul(parts)?;
+        Some(split((batch / parts, times), size::SPLIT + i as u32, script))
     };
     parts.into_iter().enumerate().filter_map(to).collect()
+}
+
+/// Batches of so many examples, so many times for a step.
+fn split((batch, times): (usize, usize), size: u32, script: Script) -> Change {
+    let line = match script {
+        Script::Trainer => format!("per_device_train_batch_size={batch}, gradient_accumulation_steps={times}"),
+        Script::Own | Script::Transformers => {
+            format!("batch_size={batch}, (loss / {times}).backward(), a step every {times}")
+        }
+    };
+    Change::new((Axis::Split, size), format!("accumulation {times} × {batch}"), line, move |spec| {
+        (spec.training.batch, spec.training.accumulate) = (Some(batch), Some(times));
+    })
+}
+
+/// The division of a step into so many batches of so many examples.
+pub(super) fn division(spec: &RunSpec, session: &Session, (batch, times): (usize, usize)) -> Change {
+    split((batch, times), size::SPLIT, Script::of_run(spec, session))
 }
 
 /// Shorter texts are not proposed.

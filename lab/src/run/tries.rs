@@ -196,24 +196,31 @@ impl TrySearch<'_> {
         }
     }
 
-    /// The entry with the change's words, code and command; no figures yet.
     fn entry(&self, changes: &[Change], made: &[usize]) -> Try {
-        let joined = |of: fn(&Change) -> &str, between: &str| {
-            made.iter().map(|i| of(&changes[*i])).collect::<Vec<&str>>().join(between)
-        };
-        let (before, after) = (self.spec.repeated(), self.with(changes, made).repeated());
-        let new: Map<String, Value> = after
-            .iter()
-            .filter(|(name, value)| before.get(*name) != Some(value))
-            .map(|(n, v)| (n.clone(), v.clone()))
-            .collect();
-        Try {
-            change: joined(|change| &change.words, " + "),
-            script: joined(|change| &change.script, "; "),
-            flags: command::flags(&new),
-            command: Some(command::again(&[self.command], &after)),
-            checked: true,
-            ..Try::default()
-        }
+        let after = self.with(changes, made);
+        entry((self.spec, &after), made.iter().map(|i| &changes[*i]), self.command)
+    }
+}
+
+/// The entry of changes that make `after` of `before`: their words, their code, and the command; no figures yet.
+pub(super) fn entry<'c>(
+    (before, after): (&RunSpec, &RunSpec),
+    made: impl Iterator<Item = &'c Change> + Clone,
+    command: &str,
+) -> Try {
+    let joined = |text: fn(&Change) -> &str, between: &str| made.clone().map(text).collect::<Vec<_>>().join(between);
+    let (before, after) = (before.repeated(), after.repeated());
+    let new: Map<String, Value> = after
+        .iter()
+        .filter(|(name, value)| before.get(*name) != Some(value))
+        .map(|(n, v)| (n.clone(), v.clone()))
+        .collect();
+    Try {
+        change: joined(|change| &change.words, " + "),
+        script: joined(|change| &change.script, "; "),
+        flags: command::flags(&new),
+        command: Some(command::again(&[command], &after)),
+        checked: true,
+        ..Try::default()
     }
 }

@@ -1,6 +1,9 @@
 //! Counters of a device's work.
 
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::backend::Cost;
 
 /// Work that a device was asked to do so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,4 +34,25 @@ pub(super) struct Work {
     pub(super) downloaded_bytes: AtomicU64,
     pub(super) sent_bytes: AtomicU64,
     pub(super) received_bytes: AtomicU64,
+}
+
+impl Work {
+    /// Adds a launch that costs so much.
+    pub(super) fn add(&self, cost: &Cost) {
+        self.launches.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(cost.bytes_read + cost.bytes_written, Relaxed);
+        self.flops.fetch_add(cost.flops, Relaxed);
+    }
+
+    pub(super) fn counted(&self) -> Counters {
+        Counters {
+            launches: self.launches.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            flops: self.flops.load(Relaxed),
+            uploaded_bytes: self.uploaded_bytes.load(Relaxed),
+            downloaded_bytes: self.downloaded_bytes.load(Relaxed),
+            sent_bytes: self.sent_bytes.load(Relaxed),
+            received_bytes: self.received_bytes.load(Relaxed),
+        }
+    }
 }

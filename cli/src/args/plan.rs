@@ -1,0 +1,61 @@
+//! Flags of `plan`.
+
+use lab::run::{Allowed, RunSpec};
+
+use super::paper::CudnnArgs;
+use super::{HtmlArgs, OutputArgs, PaperArgs, RanksArgs};
+
+/// A change of the training's results that a plan may make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Change {
+    /// Other numeric types: autocast, 16-bit weights.
+    Numbers,
+    /// Another optimizer.
+    Optimizer,
+}
+
+impl Change {
+    /// Its word on the command line.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Numbers => "numbers",
+            Self::Optimizer => "optimizer",
+        }
+    }
+}
+
+/// `vramlab plan`
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct PlanArgs {
+    /// Examples of a step, on all cards together [default: those of --batch, or the network's own].
+    #[arg(long, value_name = "N")]
+    pub global_batch: Option<usize>,
+    /// Changes of the training's results that the plan may make.
+    #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',')]
+    pub allow: Vec<Change>,
+    #[command(flatten)]
+    pub workspaces: CudnnArgs,
+    #[command(flatten)]
+    pub paper: PaperArgs,
+    #[command(flatten)]
+    pub ranks: RanksArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    #[command(flatten)]
+    pub page: HtmlArgs,
+}
+
+impl PlanArgs {
+    /// Returns the flags as fields of a run with all examples of a step in one batch.
+    pub(crate) fn spec(&self) -> RunSpec {
+        let mut spec = RunSpec { parallel: self.ranks.spec(), ..self.paper.spec() };
+        spec.training.batch = self.global_batch.or(spec.training.batch);
+        spec
+    }
+
+    /// What may change of the training's results.
+    pub(crate) fn allowed(&self) -> Allowed {
+        let may = |change| self.allow.contains(&change);
+        Allowed { numbers: may(Change::Numbers), optimizer: may(Change::Optimizer) }
+    }
+}

@@ -1,0 +1,112 @@
+//! `plan`: the fastest way to train with so many examples a step.
+
+use serde_json::Value;
+
+use crate::common::{json, refused, run};
+
+const GPT: [&str; 12] = [
+    "plan",
+    "gpt",
+    "--layers",
+    "2",
+    "--width",
+    "128",
+    "--global-batch",
+    "64",
+    "--sequence",
+    "256",
+    "--optimizer",
+    "adamw",
+];
+
+fn gpt(more: &[&'static str]) -> Value {
+    json(&[GPT.as_slice(), more].concat())
+}
+
+fn bytes(plan: &Value) -> u64 {
+    plan["changes"]["reserved_bytes"].as_u64().unwrap()
+}
+
+fn seconds(plan: &Value) -> f64 {
+    plan["seconds"].as_f64().unwrap()
+}
+
+#[test]
+fn the_plan_is_the_prediction_of_its_own_command() {
+    let found = gpt(&["--gpu", "250MiB"]);
+    let best = &found["best"];
+    assert_eq!((&found["schema"], &best["fits"]), (&"vramlab-plan-1".into(), &true.into()));
+    let product = best["micro_batch"].as_u64().unwrap() * best["accumulate"].as_u64().unwrap();
+    assert_eq!(product, 64);
+    let command = best["changes"]["command"].as_str().unwrap();
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    let predicted = json(&words);
+    assert_eq!(predicted["needs"]["reserved_here_bytes"], bytes(best));
+    assert_eq!(predicted["fits"], true);
+}
+
+#[test]
+fn nothing_that_fits_is_faster_and_less_memory_takes_more_time() {
+    let found = gpt(&["--gpu", "250MiB"]);
+    let front = found["front"].as_array().unwrap();
+    assert!(front.len() > 3, "{front:?}");
+    for pair in front.windows(2) {
+        assert!(seconds(&pair[0]) <= seconds(&pair[1]) && bytes(&pair[0]) > bytes(&pair[1]), "{pair:?}");
+    }
+    let fastest = front.iter().filter(|one| one["fits"] == true).map(seconds).fold(f64::INFINITY, f64::min);
+    assert!(seconds(&found["best"]) <= fastest * 1.021, "{found}");
+    assert!(front.iter().any(|one| one["changes"]["change"].as_str().unwrap().contains("checkpointing")), "{front:?}");
+    // No division is faster than the whole batch at once.
+    assert!(front.iter().all(|one| seconds(one) >= found["unlimited_seconds"].as_f64().unwrap()));
+}
+
+#[test]
+fn more_memory_is_never_slower_and_needs_no_more_changes() {
+    let of = |gpu| gpt(&["--gpu", gpu])["best"].clone();
+    let plans = ["120MiB", "180MiB", "250MiB", "24GiB"].map(of);
+    for pair in plans.windows(2) {
+        assert!(seconds(&pair[1]) <= seconds(&pair[0]) * 1.021, "{pair:?}");
+    }
+    assert_eq!(plans[3]["accumulate"], 1);
+}
+
+#[test]
+fn results_change_only_if_that_is_allowed() {
+    let plain = gpt(&["--gpu", "250MiB"]);
+    let allowed = gpt(&["--gpu", "250MiB", "--allow", "numbers,optimizer"]);
+    let changes = |found: &Value| found["best"]["changes"]["flags"].as_str().unwrap().to_string();
+    assert!(!changes(&plain).contains("--precision") && !changes(&plain).contains("--optimizer "), "{plain}");
+    assert!(changes(&allowed).contains("--precision"), "{allowed}");
+    assert_eq!(allowed["settings"]["allow"], "numbers,optimizer");
+    assert!(seconds(&allowed["best"]) < seconds(&plain["best"]));
+}
+
+#[test]
+fn cards_divide_the_batch_and_the_states() {
+    let alone = gpt(&["--gpu", "180MiB"]);
+    let four = gpt(&["--gpu", "180MiB", "--data-parallel", "4"]);
+    assert_eq!(four["cards"], 4);
+    assert!(seconds(&four["best"]) < seconds(&alone["best"]) / 2.0, "{four}");
+}
+
+#[test]
+fn a_card_that_holds_no_plan_is_a_no_with_the_least_that_one_takes() {
+    let ran = run(&[GPT.as_slice(), &["--gpu", "40MiB"]].concat());
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stdout.starts_with("No plan surely fits of 40 MiB: the least is"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("checkpointing"), "{}", ran.stdout);
+}
+
+#[test]
+fn what_leaves_nothing_to_plan_is_refused() {
+    let says = |more: &[&'static str], words: &str| {
+        let said = refused(2, &[GPT.as_slice(), more].concat());
+        assert!(said.contains(words), "{said}");
+    };
+    says(&[], "Name a card or a size with --gpu");
+    says(&["--gpu", "1GiB", "--batch", "4"], "--global-batch and --batch");
+    says(&["--gpu", "1GiB", "--accumulate", "4"], "--accumulate: a plan chooses it");
+    says(&["--gpu", "1GiB", "--batches", "3,4"], "--batches: it does not go with batch");
+    says(&["--gpu", "1GiB", "--allow", "everything"], "everything");
+    says(&["--gpu", "1GiB", "--data-parallel", "5"], "5 cards do not divide 64 examples");
+}

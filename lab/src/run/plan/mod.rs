@@ -1,0 +1,107 @@
+//! The fastest way to train on a card with so many examples a step: a search over techniques and sizes of micro-batches, in which every candidate is a dry run.
+
+mod search;
+mod time;
+
+use lab_analysis::step_time::Speed;
+use lab_base::error::{Error, Result};
+use lab_base::section::Try;
+use memcore::Deviations;
+
+use super::paper::Paper;
+use super::session::Session;
+use super::spec::RunSpec;
+
+/// Changes of a training's results that a plan may make.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// Other numeric types.
+    pub numbers: bool,
+    /// Another optimizer.
+    pub optimizer: bool,
+}
+
+/// A search for the fastest way to make a step of so many examples.
+pub struct Planner<'a> {
+    /// Maker of the dry runs.
+    pub paper: Paper<'a>,
+    /// The run, with all examples of a step in one batch.
+    pub spec: &'a RunSpec,
+    /// Its resolved form.
+    pub session: &'a Session,
+    /// How fast the card is.
+    pub speed: Speed,
+    /// What may change of the training's results.
+    pub allowed: Allowed,
+}
+
+/// A way to make a step, run dry.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// Its changes, with the figures of their dry run.
+    pub changes: Try,
+    /// Examples of a micro-batch, on each card.
+    pub micro_batch: usize,
+    /// Micro-batches of a step.
+    pub accumulate: usize,
+    /// Estimated seconds of a step.
+    pub seconds: f64,
+    /// True if it fits surely, false if it surely does not.
+    pub fits: Option<bool>,
+    /// How the run differs from PyTorch's.
+    pub deviations: Deviations,
+    /// Its changes, by their numbers.
+    made: Vec<usize>,
+    /// The sum of their sizes: a larger one changes more of the script.
+    size: u32,
+}
+
+/// Result of a search.
+#[derive(Debug)]
+pub struct Plan {
+    /// The fastest that surely fits; of several that are about as fast, the one with the fewest changes.
+    pub best: Option<Planned>,
+    /// The fastest for each amount of memory: each next one takes less memory and more time.
+    pub front: Vec<Planned>,
+    /// Estimated seconds of a step without a limit of memory.
+    pub unlimited_seconds: f64,
+    /// Number of dry runs made.
+    pub tried: usize,
+    /// Number of choices of techniques whose least time was above the best.
+    pub left_out: usize,
+}
+
+impl Plan {
+    /// The fastest that is faster than the best, with the memory that it needs: what a larger card would give.
+    pub fn faster(&self) -> Option<&Planned> {
+        let best = self.best.as_ref().map_or(f64::INFINITY, |best| best.seconds);
+        self.front.iter().rev().find(|one| one.fits != Some(true) && one.seconds < best)
+    }
+}
+
+impl Planner<'_> {
+    /// Cards that divide a step's batch among them.
+    fn ranks(&self) -> usize {
+        self.spec.parallel.data_parallel.unwrap_or(1).max(1)
+    }
+
+    /// Sizes of a micro-batch on each card, the largest first: each at most half of the one before it.
+    ///
+    /// # Errors
+    /// A batch that the cards do not divide.
+    fn sizes(&self) -> Result<Vec<usize>> {
+        let (batch, ranks) = (self.session.run.batch, self.ranks());
+        if !batch.is_multiple_of(ranks) {
+            return Err(Error::usage("global-batch", format!("{ranks} cards do not divide {batch} examples")));
+        }
+        let each = batch / ranks;
+        let mut sizes: Vec<usize> = Vec::new();
+        for parts in (1..=each).filter(|parts| each.is_multiple_of(*parts)) {
+            let size = each / parts;
+            if sizes.last().is_none_or(|last| size * 2 <= *last) {
+                sizes.push(size);
+            }
+        }
+        Ok(sizes)
+    }
+}
