@@ -1050,6 +1050,19 @@ class PeakShares(TypedDict, total=False):
     other: int
 
 
+class PlanResult(TypedDict, total=False):
+    """Properties of a plan, proven independently of the algorithm that made it."""
+
+    bytes: int
+    packing: str
+    bound_bytes: int
+    bound_operation: int
+    bound_allocations: int
+    optimal: bool
+    fits: bool
+    departures: int
+
+
 class PlannedResult(TypedDict, total=False):
     """A plan, run dry."""
 
@@ -1084,7 +1097,7 @@ class PolicyResult(TypedDict, total=False):
     ns_per_operation: float
     sample_columns: list[str]
     samples: list[list[int]]
-    plan: Optional[PlanV1]
+    plan: Optional[PlanResult]
 
 
 class Predicted(TypedDict, total=False):

@@ -1,7 +1,7 @@
 //! `vramlab plan`: the fastest way to train on a card with so many examples a step.
 
 use lab::cards::Card;
-use lab::results::{PlanResult, PlannedResult, plan_settings};
+use lab::results::{PlannedResult, TrainingPlan, plan_settings};
 use lab::run::{Gpu, Planned, Planner, RunSpec};
 use lab::speeds::{self, DataSheet};
 use lab::step_time::Speed;
@@ -37,7 +37,7 @@ pub(super) fn run(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     let deviations = plan.best.as_ref().map(|best| best.deviations).unwrap_or_default();
     warnings::tell_first(session.network.warnings(), true, ui);
     warnings::tell(deviations, ui);
-    let found = PlanResult {
+    let found = TrainingPlan {
         settings,
         model: format!("{}: {}", session.name(), session.description()),
         warnings: warnings::all(session.network.warnings(), deviations),

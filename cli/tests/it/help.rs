@@ -17,6 +17,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("train", "vramlab train --model mlp --data digits --backend cpu"),
     ("predict", "vramlab predict gpt2 --batch 8 --gpu 24GiB"),
     ("fit", "vramlab fit --model gpt2 --optimizer adamw --gpu rtx4090"),
+    ("plan", "vramlab plan gpt2 --global-batch 64 --gpu rtx4090"),
     ("rehearse", "vramlab rehearse --gpu rtx4090 -- python train.py --batch-size 16"),
     ("replay", "vramlab replay run.json --compare caching,expandable,planned"),
     ("snapshot", "vramlab snapshot show snapshot.pickle"),

@@ -61,7 +61,7 @@ pub use models::{ListedModel, ModelsResult};
 pub use monitor::{MonitorResult, RunStatus};
 pub use network::{ModuleResult, NetworkResult, OperatorResult};
 pub use other_devices::{ChosenDevice, OtherDevice};
-pub use plan::{PlanResult, PlannedResult, plan_settings};
+pub use plan::{PlannedResult, TrainingPlan, plan_settings};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
     AtPeak, Inexact, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom,
@@ -108,7 +108,7 @@ const READERS: &[(&str, Reader)] = &[
     (ListResult::SCHEMA, shown::<ListResult>),
     (ModelsResult::SCHEMA, shown::<ModelsResult>),
     (NetworkResult::SCHEMA, shown::<NetworkResult>),
-    (PlanResult::SCHEMA, shown::<PlanResult>),
+    (TrainingPlan::SCHEMA, shown::<TrainingPlan>),
     (RehearsalResult::SCHEMA, shown::<RehearsalResult>),
     (RehearsalScanResult::SCHEMA, shown::<RehearsalScanResult>),
     (ReplayResult::SCHEMA, shown::<ReplayResult>),

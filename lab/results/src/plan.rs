@@ -11,7 +11,7 @@ use super::premise::{self, Premise};
 
 /// The fastest way to make a step of so many examples on a card. Every plan was run dry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PlanResult {
+pub struct TrainingPlan {
     /// The settings in force, by the names of the flags.
     pub settings: Settings,
     /// Premises of the answer, besides the settings.
@@ -123,7 +123,7 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-impl PlanResult {
+impl TrainingPlan {
     fn answer(&self) -> String {
         let has = self.card.as_ref().map_or_else(
             || format!("of {}", short(self.budget_bytes)),
@@ -219,7 +219,7 @@ impl PlanResult {
     }
 }
 
-impl Findings for PlanResult {
+impl Findings for TrainingPlan {
     const SCHEMA: &'static str = "vramlab-plan-1";
 
     fn title(&self) -> String {
