@@ -172,6 +172,18 @@ class PlanV1(TypedDict, total=False):
     warnings: list[str]
 
 
+class PlanCardsV1(TypedDict, total=False):
+    """The fastest plan on each of several cards, the cheapest or the smallest first."""
+
+    settings: RunSpec
+    premises: list[Premise]
+    global_batch: int
+    cards: int
+    plans: list[CardPlan]
+    notes: list[str]
+    warnings: list[str]
+
+
 class RehearsalV1(TypedDict, total=False):
     """A rehearsal."""
 
@@ -435,6 +447,17 @@ class Candidate(TypedDict, total=False):
     searched: Cost
     held_out: Optional[Cost]
     whole: Optional[Cost]
+
+
+class CardPlan(TypedDict, total=False):
+    """The fastest plan on a card."""
+
+    card: str
+    title: str
+    budget_bytes: int
+    best: Optional[PlannedResult]
+    price_per_hour: Optional[float]
+    price_of_1000_steps: Optional[float]
 
 
 class CardResult(TypedDict, total=False):

@@ -134,7 +134,7 @@ impl Typed<'_> {
     }
 }
 
-fn read(path: &Path) -> Result<toml::Table, Failure> {
+pub(crate) fn read(path: &Path) -> Result<toml::Table, Failure> {
     let failed = |error: std::io::Error| Failure::usage(format!("{}: {error}", path.display()));
     let metadata = path.metadata().map_err(failed)?;
     if !metadata.is_file() {

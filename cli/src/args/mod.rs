@@ -57,7 +57,7 @@ use serde_json::{Map, Value};
 pub(crate) use bench::BenchArgs;
 pub(crate) use check::CheckArgs;
 pub(crate) use cli::{Cli, Command};
-pub(crate) use config::from_result as config_text;
+pub(crate) use config::{from_result as config_text, read as toml_table};
 pub(crate) use device::{AllocatorArgs, DeviceArgs};
 pub(crate) use global::{ColorWhen, GlobalArgs};
 pub(crate) use loop_shape::LoopArgs;

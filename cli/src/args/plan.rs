@@ -30,6 +30,12 @@ pub(crate) struct PlanArgs {
     /// Examples of a step, on all cards together [default: those of --batch, or the network's own].
     #[arg(long, value_name = "N")]
     pub global_batch: Option<usize>,
+    /// Plan for each of these cards instead, or for any that has a name, and compare them.
+    #[arg(long, value_name = "A,B|any", conflicts_with = "gpu")]
+    pub gpus: Option<String>,
+    /// Prices of the cards an hour, in any currency: a TOML file of lines such as `rtx4090 = 0.4`.
+    #[arg(long, value_name = "FILE", requires = "gpus")]
+    pub prices: Option<std::path::PathBuf>,
     /// Changes of the training's results that the plan may make.
     #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',')]
     pub allow: Vec<Change>,

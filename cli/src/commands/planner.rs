@@ -1,17 +1,21 @@
-//! `vramlab plan`: the fastest way to train on a card with so many examples a step.
+//! `vramlab plan`: the fastest way to train on a card, or on each of several, with so many examples a step.
 
-use lab::cards::Card;
-use lab::results::{PlannedResult, TrainingPlan, plan_settings};
-use lab::run::{Gpu, Planned, Planner, RunSpec};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use lab::cards::{self as known_cards, Card};
+use lab::results::{CardPlan, CardPlans, Findings, PlannedResult, TrainingPlan, plan_settings};
+use lab::run::{Gpu, Plan, Planned, Planner, RunSpec, Session};
 use lab::speeds::{self, DataSheet};
 use lab::step_time::Speed;
 
 use super::plan::on_paper;
 use super::workspaces::Workspaces;
 use super::{cards, warnings};
-use crate::args::{PlanArgs, config_text};
+use crate::args::{PlanArgs, config_text, toml_table};
 use crate::exit::{Code, Failure, Result};
 use crate::output;
+use crate::progress::Progress;
 use crate::ui::Ui;
 
 /// Searches, and reports.
@@ -21,19 +25,32 @@ use crate::ui::Ui;
 pub(super) fn run(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.page.html))?;
     check(args, spec)?;
-    let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
-    let paper = on_paper().with_workspaces_of(&workspaces);
-    let session = paper.session(spec)?;
-    let budget_bytes = session.target.budget_bytes()?.ok_or_else(|| {
-        Failure::usage("plan: for what? Name a card or a size with --gpu, or a size with --memory-limit")
-    })?;
-    let allowed: Vec<String> = args.allow.iter().map(|change| change.word().into()).collect();
-    let in_force = RunSpec { parallel: spec.parallel.clone(), ..session.in_force.clone() }.fields();
-    let settings = plan_settings(in_force, session.run.batch, &allowed);
+    match &args.gpus {
+        Some(names) => on_each(names, args, spec, ui),
+        None => on_one(args, spec, ui),
+    }
+}
+
+/// Refuses settings that leave nothing to plan.
+fn check(args: &PlanArgs, spec: &RunSpec) -> Result<()> {
+    if args.global_batch.is_some() && args.paper.training.batch.is_some() {
+        return Err(Failure::usage(
+            "--global-batch and --batch: give one; a plan chooses the size of a micro-batch itself",
+        ));
+    }
+    match spec.training.accumulate {
+        Some(_) => Err(Failure::usage(
+            "--accumulate: a plan chooses it; give the examples of a whole step with --global-batch",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The plan for one card.
+fn on_one(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
+    let Searched { session, plan, budget_bytes, card } = search(args, spec, true, ui)?;
+    let settings = settings(args, spec, &session);
     ui.note(format!("settings:\n{}", config_text(&settings).trim_end()));
-    let (card, sheet) = speeds_for(spec.device.gpu)?;
-    let speed = Speed::from_data_sheet(&sheet, card.sm);
-    let plan = Planner { paper, spec, session: &session, speed, allowed: args.allowed() }.plan()?;
     let deviations = plan.best.as_ref().map(|best| best.deviations).unwrap_or_default();
     warnings::tell_first(session.network.warnings(), true, ui);
     warnings::tell(deviations, ui);
@@ -52,27 +69,89 @@ pub(super) fn run(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         unlimited_seconds: plan.unlimited_seconds,
         tried: plan.tried,
         left_out: plan.left_out,
-        allowed,
+        allowed: allowed(args),
         notes: spec.notes().into_iter().map(String::from).collect(),
         premises: session.premises.into_iter().filter(|premise| premise.name != "batch").collect(),
     };
-    output::deliver_findings(ui, &args.output, args.page.html.as_ref(), &found)?;
-    Ok(if found.best.is_some() { Code::Done } else { Code::Check })
+    let fits = found.best.is_some();
+    deliver(&found, fits, args, ui)
 }
 
-/// Refuses settings that leave nothing to plan.
-fn check(args: &PlanArgs, spec: &RunSpec) -> Result<()> {
-    if args.global_batch.is_some() && args.paper.training.batch.is_some() {
-        return Err(Failure::usage(
-            "--global-batch and --batch: give one; a plan chooses the size of a micro-batch itself",
+/// The plan for each of several cards.
+fn on_each(names: &str, args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
+    let prices = args.prices.as_deref().map(prices).transpose()?.unwrap_or_default();
+    let gpus = named(names)?;
+    let progress = Progress::new(ui, gpus.len() as u64);
+    let number = spec.parallel.data_parallel.unwrap_or(1);
+    let (mut plans, mut of_first) = (Vec::new(), None);
+    for (done, &card) in gpus.iter().enumerate() {
+        progress.set(done as u64, card.title);
+        let gpu = Some(Gpu::Card { card, least_context: false });
+        let mut on_card = spec.clone();
+        on_card.device.gpu = gpu;
+        let Searched { session, plan, budget_bytes, .. } = search(args, &on_card, false, ui)?;
+        let price = prices.get(card.name).copied();
+        plans.push(CardPlan::new(
+            (card.name, card.title),
+            budget_bytes,
+            plan.best.as_ref().map(planned),
+            (price, number),
         ));
+        of_first.get_or_insert(session);
     }
-    if spec.training.accumulate.is_some() {
-        return Err(Failure::usage(
-            "--accumulate: a plan chooses it; give the examples of a whole step with --global-batch",
-        ));
-    }
-    Ok(())
+    drop(progress);
+    let session = of_first.ok_or_else(|| Failure::usage("--gpus: names no card"))?;
+    let mut settings = settings(args, spec, &session);
+    settings.remove("gpu");
+    settings.insert("gpus".into(), names.into());
+    let found = CardPlans {
+        global_batch: session.run.batch,
+        cards: number,
+        plans,
+        notes: spec.notes().into_iter().map(String::from).collect(),
+        warnings: session.network.warnings().to_vec(),
+        premises: session.premises.into_iter().filter(|premise| premise.name != "batch").collect(),
+        settings,
+    };
+    let found = found.in_order();
+    let fits = found.plans.iter().any(|plan| plan.best.is_some());
+    deliver(&found, fits, args, ui)
+}
+
+/// A search that ended.
+struct Searched {
+    session: Session,
+    plan: Plan,
+    budget_bytes: u64,
+    /// The card whose speeds count.
+    card: &'static Card,
+}
+
+fn search(args: &PlanArgs, spec: &RunSpec, with_front: bool, ui: &Ui) -> Result<Searched> {
+    let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
+    let paper = on_paper().with_workspaces_of(&workspaces);
+    let session = paper.session(spec)?;
+    let budget_bytes = session.target.budget_bytes()?.ok_or_else(|| {
+        Failure::usage("plan: for what? Name a card or a size with --gpu, several cards with --gpus, or a size with --memory-limit")
+    })?;
+    let (card, sheet) = speeds_for(spec.device.gpu)?;
+    let speed = Speed::from_data_sheet(&sheet, card.sm);
+    let plan = Planner { paper, spec, session: &session, speed, allowed: args.allowed(), with_front }.plan()?;
+    Ok(Searched { session, plan, budget_bytes, card })
+}
+
+fn deliver<F: Findings>(found: &F, fits: bool, args: &PlanArgs, ui: &Ui) -> Result<Code> {
+    output::deliver_findings(ui, &args.output, args.page.html.as_ref(), found)?;
+    Ok(if fits { Code::Done } else { Code::Check })
+}
+
+fn allowed(args: &PlanArgs) -> Vec<String> {
+    args.allow.iter().map(|change| change.word().into()).collect()
+}
+
+fn settings(args: &PlanArgs, spec: &RunSpec, session: &Session) -> lab::results::Settings {
+    let in_force = RunSpec { parallel: spec.parallel.clone(), ..session.in_force.clone() }.fields();
+    plan_settings(in_force, session.run.batch, &allowed(args))
 }
 
 /// The card whose speeds count, and these: the named one, else one that stands in.
@@ -82,6 +161,33 @@ fn speeds_for(gpu: Option<Gpu>) -> Result<(&'static Card, DataSheet)> {
     found.ok_or_else(|| {
         Failure::usage("plan: the speed of this card is not known; name an amount of memory with --gpu 24GiB")
     })
+}
+
+/// The cards of `any`, or of a list of names.
+fn named(names: &str) -> Result<Vec<&'static Card>> {
+    if names.trim() == "any" {
+        return Ok(known_cards::ALL.iter().filter(|card| card.profile().is_some()).collect());
+    }
+    let one = |name: &str| match name.trim().parse::<Gpu>() {
+        Ok(Gpu::Card { card, .. }) => Ok(card),
+        Ok(Gpu::Bytes(_)) => {
+            Err(Failure::usage(format!("--gpus {name}: a card has a name; vramlab info cards lists all")))
+        }
+        Err(problem) => Err(Failure::usage(format!("--gpus {name}: {problem}"))),
+    };
+    names.split(',').map(one).collect()
+}
+
+/// Prices of cards an hour, by their names here.
+fn prices(file: &Path) -> Result<BTreeMap<&'static str, f64>> {
+    let shown = file.display();
+    let number = |value: &toml::Value| value.as_float().or_else(|| value.as_integer().map(|whole| whole as f64));
+    let one = |(name, value): (String, toml::Value)| match (Card::named(&name), number(&value)) {
+        (Some(card), Some(price)) if price.is_finite() && price >= 0.0 => Ok((card.name, price)),
+        (Some(_), _) => Err(Failure::usage(format!("{shown}: {name} = {value}: a price is a number from 0 on"))),
+        (None, _) => Err(Failure::usage(format!("{shown}: {name}: no such card; vramlab info cards lists all"))),
+    };
+    toml_table(file)?.into_iter().map(one).collect()
 }
 
 fn planned(plan: &Planned) -> PlannedResult {

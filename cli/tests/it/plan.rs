@@ -110,3 +110,34 @@ fn what_leaves_nothing_to_plan_is_refused() {
     says(&["--gpu", "1GiB", "--allow", "everything"], "everything");
     says(&["--gpu", "1GiB", "--data-parallel", "5"], "5 cards do not divide 64 examples");
 }
+
+#[test]
+fn cards_are_compared_by_memory_or_by_price() {
+    let of = |more: &[&str]| {
+        let words: Vec<&str> = GPT.iter().copied().chain(more.iter().copied()).collect();
+        json(&words)
+    };
+    let names = |found: &Value| -> Vec<String> {
+        let plans = found["plans"].as_array().unwrap().iter();
+        plans.map(|plan| plan["card"].as_str().unwrap().to_string()).collect()
+    };
+    let gpus = "a100-80,rtx4060,rtx4090";
+    let found = of(&["--gpus", gpus]);
+    assert_eq!(found["schema"], "vramlab-plan-cards-1");
+    assert_eq!(names(&found), ["rtx4060", "rtx4090", "a100-80"]);
+    let alone = of(&["--gpu", "rtx4090"]);
+    assert_eq!(found["plans"][1]["best"], alone["best"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("prices.toml");
+    std::fs::write(&file, "rtx4060 = 3\n\"RTX 4090\" = 0.25\n").unwrap();
+    let file = file.display().to_string();
+    let found = of(&["--gpus", gpus, "--prices", &file]);
+    assert_eq!(names(&found), ["rtx4090", "rtx4060", "a100-80"]);
+    let plan = &found["plans"][0];
+    let price = 0.25 * seconds(&plan["best"]) * 1000.0 / 3600.0;
+    assert!((plan["price_of_1000_steps"].as_f64().unwrap() / price - 1.0).abs() < 1e-9, "{plan}");
+    assert!(found["plans"][2]["price_per_hour"].is_null());
+    std::fs::write(&file, "rtx4091 = 3\n").unwrap();
+    let words: Vec<&str> = GPT.iter().copied().chain(["--gpus", gpus, "--prices", &file]).collect();
+    assert!(refused(2, &words).contains("rtx4091: no such card"));
+}

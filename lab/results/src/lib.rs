@@ -23,6 +23,7 @@ mod monitor;
 mod network;
 mod other_devices;
 mod plan;
+mod plan_cards;
 mod premise;
 mod rehearsal;
 mod rehearsal_exactness;
@@ -62,6 +63,7 @@ pub use monitor::{MonitorResult, RunStatus};
 pub use network::{ModuleResult, NetworkResult, OperatorResult};
 pub use other_devices::{ChosenDevice, OtherDevice};
 pub use plan::{PlannedResult, TrainingPlan, plan_settings};
+pub use plan_cards::{CardPlan, CardPlans};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
     AtPeak, Inexact, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom,
@@ -98,6 +100,7 @@ type Reader = fn(&Value) -> serde_json::Result<(String, Vec<Section>)>;
 const READERS: &[(&str, Reader)] = &[
     (BenchResult::SCHEMA, shown::<BenchResult>),
     (Cards::SCHEMA, shown::<Cards>),
+    (CardPlans::SCHEMA, shown::<CardPlans>),
     (CheckResult::SCHEMA, shown::<CheckResult>),
     (ClaimsResult::SCHEMA, shown::<ClaimsResult>),
     (Devices::SCHEMA, shown::<Devices>),

@@ -70,7 +70,7 @@ pub struct PlannedResult {
 
 impl PlannedResult {
     /// `micro-batch 4 × 16, checkpointing`
-    fn in_words(&self) -> String {
+    pub(super) fn in_words(&self) -> String {
         let size = match self.accumulate {
             1 => format!("the whole batch of {} at once", self.micro_batch),
             times => format!("micro-batch {} × {times}", self.micro_batch),
@@ -86,7 +86,7 @@ impl PlannedResult {
         parts.collect::<Vec<_>>().join(", ")
     }
 
-    fn reserved_bytes(&self) -> u64 {
+    pub(super) fn reserved_bytes(&self) -> u64 {
         self.changes.reserved_bytes.unwrap_or(0)
     }
 
@@ -114,7 +114,7 @@ fn times(seconds: f64, other: f64) -> String {
 }
 
 /// `1.83 s`, `240 ms`.
-fn duration(seconds: f64) -> String {
+pub(super) fn duration(seconds: f64) -> String {
     match seconds {
         s if s >= 9.95 => format!("{s:.0} s"),
         s if s >= 0.95 => format!("{s:.1} s"),

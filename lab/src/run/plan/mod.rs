@@ -33,6 +33,8 @@ pub struct Planner<'a> {
     pub speed: Speed,
     /// What may change of the training's results.
     pub allowed: Allowed,
+    /// True to find what is slower than the best and takes less memory, too.
+    pub with_front: bool,
 }
 
 /// A way to make a step, run dry.

@@ -53,7 +53,7 @@ impl Planner<'_> {
         let ways = self.ways(&moves)?;
         let mut found: Vec<Planned> = Vec::new();
         let mut left_out = 0;
-        let divides_all = self.ranks() == 1 && ways.len() <= MOST_WAYS;
+        let divides_all = self.with_front && self.ranks() == 1 && ways.len() <= MOST_WAYS;
         for wave in ways.chunks(WAVE) {
             let bound = fastest(&found).filter(|_| !divides_all);
             let bound = bound.map_or(f64::INFINITY, |seconds| seconds * (1.0 + ALIKE));
