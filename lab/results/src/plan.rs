@@ -152,7 +152,7 @@ impl TrainingPlan {
             found.push(match best.seconds / self.unlimited_seconds {
                 ratio if ratio < 1.02 => "No plan with more memory is faster.".to_string(),
                 _ => format!(
-                    "This takes {} the time of the fastest step on a card with memory enough (estimate).",
+                    "This takes {} the time of the fastest step on a card with enough memory (estimate).",
                     times(best.seconds, self.unlimited_seconds)
                 ),
             });
