@@ -35,6 +35,8 @@ OPTIONS: dict[str, Any] = {
     "lora": None,
     "lora_target": None,
     "lora_dropout": None,
+    "dora": False,
+    "double_quant": False,
     "freeze": None,
 }
 

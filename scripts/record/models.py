@@ -3,6 +3,7 @@
 A case is {name, class, config, batch, seq, options}. The options are those of a recording, and absent ones have their usual value."""
 import contextlib
 
+import adapters
 from script_format import COLUMNS, Rows
 
 USUAL = {"kind": "transformers", "loop": "plain", "precision": "fp32", "attn_implementation": "sdpa", "optimizer": "torch.optim.AdamW(lr=1e-4)",
@@ -82,9 +83,10 @@ def record(case):
     torch.manual_seed(0)
     case, options = checked(case)
     rows = Rows()
-    model = made(case, options).to("cuda").train()
+    model = adapters.put_on_card(made(case, options), options).train()
     if options["gradient_checkpointing"]:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        reentrant = options["gradient_checkpointing"] == "reentrant"
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
     name, _, arguments = options["optimizer"].partition("(")
     optimizer = eval(f"{name}(model.parameters(), {arguments}", {"torch": torch, "model": model})
     lower = torch.autocast("cuda", dtype=torch.bfloat16) if "autocast" in options["precision"] else contextlib.nullcontext()

@@ -85,12 +85,15 @@ pub(crate) struct ModelArgs {
     /// Make the network on the device (`with torch.device("cuda")`), instead of making it in main memory and moving it (transformers).
     #[arg(long)]
     pub built_on_device: bool,
-    /// Keep the weights of linear layers in 4 bits, as bitsandbytes does (transformers; your Python and its bitsandbytes are used).
+    /// Keep the weights of linear layers in 4 bits, as bitsandbytes does (transformers; with --lora of decoders without your Python).
     #[arg(long = "load-in-4bit")]
     pub load_in_4bit: bool,
     /// Keep them in 8 bits.
     #[arg(long = "load-in-8bit", conflicts_with = "load_in_4bit")]
     pub load_in_8bit: bool,
+    /// Quantize the scales of 4-bit weights, too (bnb_4bit_use_double_quant).
+    #[arg(long, requires = "load_in_4bit")]
+    pub double_quant: bool,
     /// The loss if the network gives no scalar: sum or mean of its first output, cross-entropy against classes, mse against values (a .pt2) [default:
     /// the network's own scalar; else cross-entropy if the output is [batch, classes], otherwise mean].
     #[arg(long, value_name = "NAME", value_parser = values::one_of::<LossName>(LossName::NAMES))]
@@ -135,6 +138,7 @@ impl ModelArgs {
             built_on_device: args.built_on_device,
             load_in_4bit: args.load_in_4bit,
             load_in_8bit: args.load_in_8bit,
+            double_quant: args.double_quant,
             loss: args.loss,
             script: args.script,
             tied: args.tied,

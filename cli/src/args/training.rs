@@ -57,6 +57,9 @@ pub(crate) struct TrainingArgs {
     /// Drop elements of the adapters' inputs with this probability [default: 0].
     #[arg(long, value_name = "P", requires = "lora")]
     pub lora_dropout: Option<f64>,
+    /// Give the adapters magnitudes (DoRA).
+    #[arg(long, requires = "lora")]
+    pub dora: bool,
     /// Learning rate [default: the model's].
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pub lr: Option<f64>,
@@ -148,6 +151,7 @@ impl TrainingArgs {
             lora: args.lora,
             lora_target: args.lora_target,
             lora_dropout: args.lora_dropout,
+            dora: args.dora,
             weight_decay: args.weight_decay,
             nesterov: args.nesterov,
             amsgrad: args.amsgrad,

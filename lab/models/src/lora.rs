@@ -80,12 +80,15 @@ pub struct Lora {
     pub target: LoraTarget,
     /// `lora_dropout`
     pub dropout: f64,
+    /// `use_dora`
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dora: bool,
 }
 
 impl Lora {
     /// Returns the adapter of the linear layer at a path; `None` if it has none.
     pub fn of_layer(&self, path: &str) -> Option<LowRank> {
-        let options = LowRank { rank: self.rank, alpha: ALPHA, dropout: self.dropout };
+        let options = LowRank { rank: self.rank, alpha: ALPHA, dropout: self.dropout, magnitudes: self.dora };
         (!path.contains(ADAPTER) && self.target.covers(path)).then_some(options)
     }
 
@@ -123,7 +126,7 @@ mod tests {
 
     #[test]
     fn layers_are_named_by_the_end_of_their_paths() {
-        let lora = |target: &str| Lora { rank: 8, target: target.parse().unwrap(), dropout: 0.0 };
+        let lora = |target: &str| Lora { rank: 8, target: target.parse().unwrap(), dropout: 0.0, dora: false };
         let path = "model.layers.0.self_attn.q_proj";
         assert!(lora("q_proj,v_proj").of_layer(path).is_some());
         assert!(lora("self_attn.q_proj").of_layer(path).is_some());

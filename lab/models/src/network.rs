@@ -180,7 +180,7 @@ impl Model {
     pub fn rebuilt(self, architecture: &dyn Architecture, init: impl FnOnce(Converted) -> Init) -> Result<Self> {
         let Self { constants, buffers, module, parameters, .. } = self;
         drop(module);
-        Self::build(architecture, &init(Converted { parameters, buffers, constants }))
+        Self::build(architecture, &init(Converted::from_lists(parameters, buffers, constants)))
     }
 
     /// Number of trained values; shared ones count once.

@@ -13,7 +13,7 @@ use crate::run::RunSpec;
 const MOST_STEPS: u64 = 20;
 
 /// Fields that the driver takes, and those that change no memory of it.
-const TAKEN: [&str; 20] = [
+const TAKEN: [&str; 22] = [
     "batch",
     "steps",
     "sequence",
@@ -33,6 +33,8 @@ const TAKEN: [&str; 20] = [
     "lora",
     "lora-target",
     "lora-dropout",
+    "dora",
+    "double-quant",
     "freeze",
 ];
 const WITHOUT_EFFECT: [&str; 3] = ["lr", "seed", "data"];
@@ -81,6 +83,8 @@ pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
         "lora": fields.get("lora"),
         "lora_target": text("lora-target"),
         "lora_dropout": fields.get("lora-dropout"),
+        "dora": spec.training.dora,
+        "double_quant": spec.model.double_quant,
         "freeze": text("freeze"),
     }))
 }

@@ -20,7 +20,7 @@ use super::network::Network;
 use super::premises::{self, OfFile};
 use super::profile;
 use super::session::Session;
-use super::spec::{LoopSpec, RunSpec, TrainingSpec};
+use super::spec::{LoopSpec, ModelSpec, RunSpec, TrainingSpec};
 use super::target::Target;
 
 /// Default number of steps.
@@ -33,7 +33,6 @@ const EPOCHS: usize = 20;
 /// # Errors
 /// Fields that cannot be read or combined, a file of the wrong kind, a device that is absent.
 pub fn resolve(spec: &RunSpec, backends: &'static [Entry]) -> Result<Session> {
-    check_bits(spec)?;
     spec.check()?;
     one_device(spec)?;
     let unsaid = spec.model.sequence.is_none() && spec.shape.lengths.is_some();
@@ -133,6 +132,11 @@ fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSet
     let clip = training.clip_grad_norm.or(says.clip_grad_norm);
     let zero_grad = training.zero_grad.map(|kind| kind == ZeroGrad::None);
     let batches = spec.shape.batches.as_ref();
+    let precision = match training.precision {
+        Some(precision) => precision,
+        None => premises::precision(network, says.precision)?,
+    };
+    let lora = lora(spec, network)?;
     let batch = batches.map(SizeList::largest).or(training.batch).or(says.batch).unwrap_or(defaults.batch);
     Ok(RunSettings {
         batch: at_least_1("batch", batch)?,
@@ -144,35 +148,63 @@ fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSet
         steps: 0,
         optimizer: optimizer(spec, says.optimizer, &defaults)?,
         freeze: training.freeze.clone(),
-        lora: lora(spec, network)?,
+        quantized: quantized(spec, network, lora.as_ref(), precision)?,
+        lora,
         accumulate: at_least_1("accumulate", training.accumulate.or(says.accumulate).unwrap_or(1))?,
         set_to_none: zero_grad.or(says.set_to_none).unwrap_or(true),
         clip_grad_norm: clip.or(spec.model.by_trainer().then_some(MAX_GRAD_NORM)),
-        precision: match training.precision {
-            Some(precision) => precision,
-            None => premises::precision(network, says.precision)?,
-        },
+        precision,
         schedule: schedule(training.schedule.as_deref(), says.schedule.clone())?,
         seed: training.seed.or(says.seed).unwrap_or(0),
         rows: RowsKept::default(),
     })
 }
 
-/// Refuses weights that only bitsandbytes keeps.
-fn check_bits(spec: &RunSpec) -> Result<()> {
-    let flags = [("load-in-4bit", spec.model.load_in_4bit), ("load-in-8bit", spec.model.load_in_8bit)];
-    match flags.into_iter().find(|(_, asked)| *asked) {
-        Some((flag, _)) => Err(Error::usage(
-            flag,
-            "bitsandbytes keeps these weights: your Python builds the network of a config.json, or of a model's name on the hub (vramlab predict config.json)",
-        )),
-        None => Ok(()),
+/// Returns how bitsandbytes keeps the weights of linear layers. What is not recorded is left to the user's Python.
+fn quantized(
+    spec: &RunSpec,
+    network: &Network,
+    lora: Option<&Lora>,
+    precision: Precision,
+) -> Result<Option<Quantized>> {
+    let ModelSpec { load_in_4bit, load_in_8bit, double_quant, .. } = spec.model;
+    let (bits, flag) = match (load_in_4bit, load_in_8bit) {
+        (true, _) => (4, "load-in-4bit"),
+        (false, true) => (8, "load-in-8bit"),
+        (false, false) => return Ok(None),
+    };
+    let by_python = |what: &str| {
+        let problem = format!(
+            "vramlab does not support {what}: your Python and its bitsandbytes build the network of a config.json, or of a model's name on the hub (vramlab predict config.json)"
+        );
+        Err(Error::usage(flag, problem))
+    };
+    let kept = match network {
+        Network::Pretrained(model, _) => model.not_quantized(),
+        Network::Architecture(_) | Network::Exported(..) => None,
+    };
+    let Some(kept) = kept else { return by_python("quantized weights of this network") };
+    let Some(lora) = lora else { return by_python("quantized weights without adapters") };
+    let others = [
+        ("8-bit weights with DoRA", bits == 8 && lora.dora),
+        ("quantized weights with --loop trainer", spec.model.by_trainer()),
+        ("quantized weights with --built-on-device", spec.model.built_on_device),
+        (
+            "weights that are quantized from float32",
+            !matches!(precision, Precision::Bf16 | Precision::Fp16 | Precision::Bf16AutocastBf16),
+        ),
+    ];
+    if let Some((what, _)) = others.into_iter().find(|(_, asked)| *asked) {
+        return by_python(what);
     }
+    Ok(Some(Quantized { bits, twice: double_quant, kept }))
 }
 
 /// Returns the adapters that are trained instead of the network.
 fn lora(spec: &RunSpec, network: &Network) -> Result<Option<Lora>> {
-    let TrainingSpec { lora: Some(rank), lora_target, lora_dropout, .. } = &spec.training else { return Ok(None) };
+    let TrainingSpec { lora: Some(rank), lora_target, lora_dropout, dora, .. } = &spec.training else {
+        return Ok(None);
+    };
     let target = match lora_target {
         Some(target) => target.clone(),
         None => network.lora_target()?,
@@ -182,13 +214,7 @@ fn lora(spec: &RunSpec, network: &Network) -> Result<Option<Lora>> {
         return Err(Error::usage("lora-dropout", format!("probability {dropout} is outside 0..1")));
     }
     network.check_lora()?;
-    let recomputes = spec.model.checkpoint.as_ref().is_some_and(|what| *what != Recompute::None);
-    let others = [
-        ("--loop trainer", spec.model.by_trainer()),
-        ("--built-on-device", spec.model.built_on_device),
-        ("--checkpoint", recomputes),
-        ("autocast", spec.training.precision.is_some_and(|precision| precision.autocast().is_some())),
-    ];
+    let others = [("--loop trainer", spec.model.by_trainer()), ("--built-on-device", spec.model.built_on_device)];
     if let Some((with, _)) = others.into_iter().find(|(_, asked)| *asked) {
         return Err(Error::usage(
             "lora",
@@ -197,7 +223,7 @@ fn lora(spec: &RunSpec, network: &Network) -> Result<Option<Lora>> {
             ),
         ));
     }
-    Ok(Some(Lora { rank: at_least_1("lora", *rank)?, target, dropout }))
+    Ok(Some(Lora { rank: at_least_1("lora", *rank)?, target, dropout, dora: *dora }))
 }
 
 /// Refuses what the network or the data cannot have of a loop.

@@ -100,6 +100,8 @@ pub struct ModelSpec {
     /// True if they have weights of 8 bits.
     #[serde(rename = "load-in-8bit")]
     pub load_in_8bit: bool,
+    /// True if the scales of 4-bit weights are quantized, too: `bnb_4bit_use_double_quant`.
+    pub double_quant: bool,
     /// The loss of a `.pt2`'s network, if it is not the network's own scalar.
     pub loss: Option<LossName>,
     /// The training loop.
@@ -139,6 +141,8 @@ pub struct TrainingSpec {
     pub lora_target: Option<LoraTarget>,
     /// Probability of dropping an element of an adapter's input; 0 by default.
     pub lora_dropout: Option<f64>,
+    /// True if the adapters have magnitudes: `use_dora`.
+    pub dora: bool,
     /// Learning rate.
     pub lr: Option<f64>,
     /// Weight decay; PyTorch's by default.

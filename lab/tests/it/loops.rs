@@ -89,6 +89,7 @@ fn adapted_in(name: &str, columns: &[&str]) {
         rank: of_lora["lora"].as_u64().unwrap() as usize,
         target: named.or_else(|| model.lora_target()).unwrap(),
         dropout: of_lora["lora-dropout"].as_f64().unwrap(),
+        dora: false,
     };
     let adamw = OptimizerSettings::new(OptimizerKind::AdamW, 1e-4);
     let settings = RunSettings {

@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::average::Ema;
 use super::between::{Evaluation, Hold};
 use super::optimizer::OptimizerSettings;
+use super::quantized::Quantized;
 use super::schedule::{Phase, Schedule};
 use super::turns::Turns;
 use crate::record::RowsKept;
@@ -104,6 +105,9 @@ pub struct RunSettings {
     /// The adapters that are trained instead of the network; `None` without.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lora: Option<Lora>,
+    /// How bitsandbytes keeps the weights of linear layers; `None` if they are as they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quantized: Option<Quantized>,
     /// Micro-batches per optimizer step.
     pub accumulate: usize,
     /// True to free gradients, false to zero them.
@@ -135,6 +139,7 @@ impl RunSettings {
             optimizer,
             freeze: None,
             lora: None,
+            quantized: None,
             accumulate: 1,
             set_to_none: true,
             clip_grad_norm: None,
@@ -212,7 +217,16 @@ impl RunSettings {
                 format!("its kernels are counted, not computed: --backend meta (or predict), not {}", device.name());
             return Err(Error::usage("channels-last", problem));
         }
-        Ok(())
+        match &self.quantized {
+            Some(quantized) if device.computes() => Err(Error::usage(
+                quantized.flag(),
+                format!(
+                    "no backend computes with these weights: --backend meta predicts their memory (vramlab predict), not {}",
+                    device.name()
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Checks that this network can be trained with these settings and batches of this size, or of their own sizes.

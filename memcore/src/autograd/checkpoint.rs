@@ -5,7 +5,7 @@
 //! tickets. For that run the random generator is set back, so that dropout drops the same elements, and autocast is as
 //! it was. The run stops as soon as all values are filled in.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::autocast::{Autocast, autocast_dtype};
 use super::hooks::{Packed, SavedHooks, SavedHooksGuard};
@@ -72,11 +72,12 @@ struct Frame {
 
 #[derive(Default)]
 struct State {
-    /// Number of values that forward saved.
-    saved: usize,
+    /// Of each value that forward saved, whether a node still holds its ticket. PyTorch keeps no recomputed value for a node that is gone.
+    held: Vec<bool>,
     /// Values that the recomputation saved, each until it is fetched; `None` before the recomputation.
     recomputed: Option<Vec<Option<SavedValue>>>,
-    fetched: usize,
+    /// Values of these that will be fetched.
+    to_fetch: usize,
 }
 
 impl Frame {
@@ -100,19 +101,31 @@ impl Frame {
 /// Hooks of the first run: each value becomes a ticket.
 struct Record(Arc<Frame>);
 
-/// Index of a saved value in its frame.
-struct Ticket(usize);
+/// A saved value: its frame, and its index there.
+struct Ticket {
+    frame: Weak<Frame>,
+    index: usize,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let Some(frame) = self.frame.upgrade() else { return };
+        if let Some(held) = frame.state().held.get_mut(self.index) {
+            *held = false;
+        }
+    }
+}
 
 impl SavedHooks for Record {
     fn pack(&self, array: Array) -> Result<Packed> {
         drop(array);
         let mut state = self.0.state();
-        state.saved += 1;
-        Ok(Box::new(Ticket(state.saved - 1)))
+        state.held.push(true);
+        Ok(Box::new(Ticket { frame: Arc::downgrade(&self.0), index: state.held.len() - 1 }))
     }
 
     fn unpack(&self, packed: &Packed) -> Result<Array> {
-        let Some(Ticket(index)) = packed.downcast_ref::<Ticket>() else {
+        let Some(Ticket { index, .. }) = packed.downcast_ref::<Ticket>() else {
             return Err(Error::invalid("checkpoint", "a saved value of another kind"));
         };
         if self.0.state().recomputed.is_none() {
@@ -121,11 +134,10 @@ impl SavedHooks for Record {
         let mut state = self.0.state();
         let value = state.recomputed.as_mut().and_then(|values| values.get_mut(*index)?.take());
         let array = value.ok_or(Error::BackwardTwice { op: "checkpoint" })?.unpack("checkpoint")?;
-        state.fetched += 1;
-        if state.fetched == state.saved {
+        state.to_fetch -= 1;
+        if state.to_fetch == 0 {
             // All values were fetched: another pass over a retained graph recomputes again.
             state.recomputed = None;
-            state.fetched = 0;
         }
         Ok(array)
     }
@@ -134,15 +146,19 @@ impl SavedHooks for Record {
 /// Hooks of the second run. They collect the values, and stop the run when there are as many as forward saved: the
 /// operations after the one that saves the last value are not needed.
 struct Collect {
-    wanted: usize,
+    /// Which of the values are kept.
+    wanted: Vec<bool>,
     values: Mutex<Vec<Option<SavedValue>>>,
 }
 
 impl SavedHooks for Collect {
     fn pack(&self, array: Array) -> Result<Packed> {
         let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
-        values.push(Some(SavedValue::keep("recomputed", array)));
-        if values.len() == self.wanted { Err(Error::RecomputationDone) } else { Ok(Box::new(())) }
+        let is_wanted = self.wanted.get(values.len()).copied().unwrap_or(true);
+        // The recomputed graph holds the value as well, for as long as it exists.
+        let of_graph = array.clone();
+        values.push(is_wanted.then(|| SavedValue::keep("recomputed", array)));
+        if values.len() == self.wanted.len() { Err(Error::RecomputationDone) } else { Ok(Box::new(of_graph)) }
     }
 
     fn unpack(&self, _: &Packed) -> Result<Array> {
@@ -154,7 +170,7 @@ fn recompute(frame: &Frame) -> Result<()> {
     let device = &frame.device;
     let offset = device.random_offset();
     device.set_random_offset(frame.random_offset);
-    let collect = Arc::new(Collect { wanted: frame.state().saved, values: Mutex::default() });
+    let collect = Arc::new(Collect { wanted: frame.state().held.clone(), values: Mutex::default() });
     let result = {
         let _recording = NoGrad::enable();
         let _autocast = Autocast::enter(frame.autocast);
@@ -171,13 +187,14 @@ fn recompute(frame: &Frame) -> Result<()> {
     }
     let values = std::mem::take(&mut *collect.values.lock().unwrap_or_else(PoisonError::into_inner));
     let mut state = frame.state();
-    if values.len() != state.saved {
-        let (now, then) = (values.len(), state.saved);
+    if values.len() != state.held.len() {
+        let (now, then) = (values.len(), state.held.len());
         return Err(Error::invalid(
             "checkpoint",
             format!("the recomputation saved {now} values, forward saved {then}"),
         ));
     }
+    state.to_fetch = values.iter().flatten().count();
     state.recomputed = Some(values);
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::parameter::{Copied, Fill, Parameter, write_f32};
+use super::quantized::{Quantization, QuantizedWeight};
 use super::slots::{ListSlot, Training, VariableSlot};
 use super::split_mix::SplitMix64;
 use crate::array::Array;
@@ -25,6 +26,8 @@ pub struct LowRank {
     pub alpha: f64,
     /// `lora_dropout`: probability of dropping an element of the input.
     pub dropout: f64,
+    /// `use_dora`: the length of each row of the weight is trained, too.
+    pub magnitudes: bool,
 }
 
 impl fmt::Display for LowRank {
@@ -47,7 +50,16 @@ pub struct Init {
     frozen: Option<Rc<IsFrozen>>,
     /// Tells by its path which adapter a layer has; `None` if none has one.
     adapters: Option<Rc<AdapterOf>>,
+    /// Tells by its path how a linear layer's weight is kept; `None` if all are as they are.
+    quantizations: Option<Rc<QuantizationOf>>,
+    /// The type of the weights of adapters that are new although the rest of the model exists already; `None` if nothing is added.
+    adds: Option<DType>,
+    /// True inside of such an adapter.
+    is_new: bool,
 }
+
+/// How the weight of the layer at a path is kept.
+type QuantizationOf = dyn Fn(&str) -> Option<Quantization>;
 
 /// The adapter of the layer at a path.
 type AdapterOf = dyn Fn(&str) -> Option<LowRank>;
@@ -85,8 +97,11 @@ struct Shared {
     parameters: RefCell<Vec<Parameter>>,
     buffers: RefCell<Vec<(String, Array)>>,
     constants: RefCell<Vec<Array>>,
-    /// Sizes and types of buffers that are neither saved nor converted.
-    plain: RefCell<Vec<(usize, DType)>>,
+    /// Buffers that are neither saved nor converted.
+    plain: RefCell<Vec<Array>>,
+    /// Weights of bitsandbytes, and the table that all of them share.
+    quantized: RefCell<Vec<QuantizedWeight>>,
+    table: RefCell<Option<Array>>,
     copies: RefCell<Vec<Copied>>,
     training: Training,
     variables: RefCell<Vec<VariableSlot>>,
@@ -107,6 +122,16 @@ pub struct Converted {
     pub buffers: Vec<(String, Array)>,
     /// [`Init::constants`]
     pub constants: Vec<Array>,
+    /// Buffers that are neither saved nor converted, and weights of bitsandbytes.
+    pub(super) plain: Vec<Array>,
+    pub(super) quantized: Vec<QuantizedWeight>,
+}
+
+impl Converted {
+    /// The contents of a model without weights of bitsandbytes.
+    pub fn from_lists(parameters: Vec<Parameter>, buffers: Vec<(String, Array)>, constants: Vec<Array>) -> Self {
+        Self { parameters, buffers, constants, ..Self::default() }
+    }
 }
 
 /// Tensors of a model that are not trained, as number of values and type.
@@ -143,6 +168,8 @@ impl Init {
         before.parameters.reverse();
         before.buffers.reverse();
         before.constants.reverse();
+        before.plain.reverse();
+        before.quantized.reverse();
         let shared = Shared {
             seed,
             streams: Cell::new(0),
@@ -150,6 +177,8 @@ impl Init {
             buffers: RefCell::default(),
             constants: RefCell::default(),
             plain: RefCell::default(),
+            quantized: RefCell::default(),
+            table: RefCell::default(),
             copies: RefCell::default(),
             training: Training::on(),
             variables: RefCell::default(),
@@ -165,6 +194,9 @@ impl Init {
             flats: None,
             frozen: None,
             adapters: None,
+            quantizations: None,
+            adds: None,
+            is_new: false,
         }
     }
 
@@ -207,6 +239,67 @@ impl Init {
     #[must_use]
     pub fn adapting(&self, adapter: impl Fn(&str) -> Option<LowRank> + 'static) -> Self {
         Self { adapters: Some(Rc::new(adapter)), ..self.clone() }
+    }
+
+    /// Returns an `Init` with the same path whose linear layers keep their weights as this returns for their paths.
+    #[must_use]
+    pub fn quantizing(&self, quantization: impl Fn(&str) -> Option<Quantization> + 'static) -> Self {
+        Self { quantizations: Some(Rc::new(quantization)), ..self.clone() }
+    }
+
+    /// Returns an `Init` with the same path that adds adapters of this type to a model that exists already.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn adding(&self, dtype: DType) -> Self {
+        Self { adds: Some(dtype), ..self.clone() }
+    }
+
+    /// Returns an `Init` with the same path for the weights of an adapter: float32 where the layer's are of 16 bits (`autocast_adapter_dtype=True`).
+    pub(super) fn of_adapter(&self) -> Self {
+        let usual = if matches!(self.dtype, DType::F16 | DType::BF16) { DType::F32 } else { self.dtype };
+        Self { is_new: self.adds.is_some(), dtype: self.adds.unwrap_or(usual), ..self.clone() }
+    }
+
+    /// True if adapters are added to a model that exists on the device already.
+    pub(super) fn adds(&self) -> bool {
+        self.adds.is_some()
+    }
+
+    /// How the weight of the layer at this path is kept; `None` if it is as it is.
+    pub(super) fn quantization(&self) -> Option<Quantization> {
+        self.quantizations.as_ref().and_then(|quantization| quantization(&self.path))
+    }
+
+    /// Everything that was created, for the same model in another type.
+    #[doc(hidden)]
+    pub fn into_converted(self) -> Converted {
+        let shared = &self.shared;
+        Converted {
+            parameters: shared.parameters.take(),
+            buffers: shared.buffers.take(),
+            constants: shared.constants.take(),
+            plain: shared.plain.take(),
+            quantized: shared.quantized.take(),
+        }
+    }
+
+    /// Creates the weight of a quantized layer by `make`, or takes that of the existing model; with it comes the parameter `weight`, its packed values.
+    pub(super) fn quantized(
+        &self,
+        make: impl FnOnce(&mut Option<Array>) -> Result<QuantizedWeight>,
+    ) -> Result<(QuantizedWeight, Parameter)> {
+        let before = self.shared.before.borrow_mut().quantized.pop();
+        let weight = match before {
+            Some(before) => {
+                self.shared.before.borrow_mut().parameters.pop();
+                before.converted(self.dtype)?
+            }
+            None => make(&mut self.shared.table.borrow_mut())?,
+        };
+        let packed = Parameter::of_tensor(self.join(&"weight"), Tensor::from_array(weight.packed().clone()));
+        self.shared.parameters.borrow_mut().push(packed.clone());
+        self.shared.quantized.borrow_mut().push(weight.clone());
+        Ok((weight, packed))
     }
 
     /// The adapter of the layer at this path; `None` if it has none.
@@ -275,7 +368,7 @@ impl Init {
     /// Creates a parameter `name` of these sizes.
     pub fn parameter(&self, name: &str, dims: &[usize], fill: Fill) -> Result<Parameter> {
         let (_scope, op) = (context::scope(self.scope()), context::op("to>_to_copy"));
-        let before = self.shared.before.borrow_mut().parameters.pop();
+        let before = if self.is_new { None } else { self.shared.before.borrow_mut().parameters.pop() };
         if let Some(before) = before.as_ref().filter(|before| before.array().dims() != dims) {
             let detail = format!("{} has sizes {:?}, its conversion {dims:?}", before.path(), before.array().dims());
             return Err(crate::Error::shape("parameter", detail));
@@ -285,10 +378,12 @@ impl Init {
                 before.array().to_channels_last()?.with_category(Category::Parameter)
             }
             (_, Some(flats)) => flats.part(&Layout::contiguous(dims)?)?,
+            (Some(before), None) if before.array().dtype() == self.dtype => before.array().clone(),
             _ => Array::empty_as(self.device(), dims, self.dtype(), Category::Parameter)?,
         };
         match &before {
             Some(_) if self.shared.channels_last => {}
+            Some(before) if before.array().dtype() == self.dtype && self.flats.is_none() => {}
             Some(before) => array.copy_(before.array())?,
             None => self.fill(&array, fill)?,
         }
@@ -376,8 +471,10 @@ impl Init {
     /// Those of the device.
     #[doc(hidden)]
     pub fn plain_buffer(&self, dims: &[usize], dtype: DType) -> Result<Array> {
-        let array = Array::empty_as(self.device(), dims, dtype, Category::Buffer)?;
-        self.shared.plain.borrow_mut().push((array.numel(), dtype));
+        let before = self.shared.before.borrow_mut().plain.pop();
+        let new = || Array::empty_as(self.device(), dims, dtype, Category::Buffer);
+        let array = before.map_or_else(new, Ok)?;
+        self.shared.plain.borrow_mut().push(array.clone());
         Ok(array)
     }
 
@@ -391,7 +488,7 @@ impl Init {
             all.partition(|array| array.storage().category() == Category::Parameter);
         let sizes = |arrays: Vec<&Array>| arrays.into_iter().map(|array| (array.numel(), array.dtype())).collect();
         let (frozen, mut buffers): (Vec<_>, Vec<_>) = (sizes(frozen), sizes(held));
-        buffers.extend(self.shared.plain.borrow().iter().copied());
+        buffers.extend(self.shared.plain.borrow().iter().map(|array| (array.numel(), array.dtype())));
         Untrained { frozen, buffers }
     }
 

@@ -3,6 +3,7 @@
 //! Names, shapes, order of creation and default initialisation are PyTorch's, so that a model written here allocates in
 //! the same order.
 
+mod adapter;
 mod attention;
 mod conv;
 mod embedding;
@@ -10,17 +11,20 @@ mod init;
 mod linear;
 mod norm;
 mod parameter;
+mod quantized;
 mod sequential;
 mod slots;
 mod split_mix;
 
+pub use adapter::{Base, LowRankAdapter};
 pub use attention::{AttentionOptions, MultiHeadAttention, Variables};
 pub use conv::{AvgPool2d, Conv2d, MaxPool2d};
 pub use embedding::Embedding;
 pub use init::{Converted, Init, LowRank, Untrained};
-pub use linear::{Linear, LowRankAdapter};
+pub use linear::Linear;
 pub use norm::{BatchNorm2d, GroupNorm, LayerNorm, RmsNorm};
 pub use parameter::{Copied, Fill, Parameter, trained_values, write_f32};
+pub use quantized::{Bits, Quantization};
 pub use sequential::{Activation, Checkpoint, Dropout, Flatten, Sequential, Variable};
 pub use slots::{ListSlot, Training, VariableSlot};
 

@@ -94,7 +94,7 @@ fn built<'a>(
         rows.phase("channels_last");
         let (parameters, buffers, constants) = (init.parameters(), init.buffers(), init.constants());
         drop(network);
-        let before = Converted { parameters, buffers, constants };
+        let before = Converted::from_lists(parameters, buffers, constants);
         init = settings.tuned(Init::in_channels_last(device, dtype, settings.seed, before));
         network = model.network(&init)?;
         rows.take("channels_last");

@@ -2,7 +2,7 @@
 
 use lab_base::error::Error;
 use memcore::memory::ScopeId;
-use memcore::nn::{Embedding, Fill, Init, Linear, LowRankAdapter, Parameter};
+use memcore::nn::{Base, Embedding, Fill, Init, Linear, LowRankAdapter, Parameter};
 use memcore::{Array, Result, Tensor, context, ops};
 
 use super::keys::Keys;
@@ -19,12 +19,10 @@ pub(super) struct Conv1d {
 impl Conv1d {
     /// Makes a layer from `inputs` to `outputs` features.
     pub(crate) fn new(init: &Init, outputs: usize, inputs: usize) -> Result<Self> {
-        Ok(Self {
-            scope: init.scope(),
-            weight: init.parameter("weight", &[inputs, outputs], Fill::Normal { std: 0.02 })?,
-            bias: init.parameter("bias", &[outputs], Fill::Constant(0.0))?,
-            adapter: LowRankAdapter::of_layer(init, inputs, outputs)?,
-        })
+        let weight = init.parameter("weight", &[inputs, outputs], Fill::Normal { std: 0.02 })?;
+        let bias = init.parameter("bias", &[outputs], Fill::Constant(0.0))?;
+        let adapter = LowRankAdapter::beside(init, inputs, outputs, &weight.array().t()?)?;
+        Ok(Self { scope: init.scope(), weight, bias, adapter })
     }
 
     /// Computes `[batch, time, out]` from `[batch, time, in]`.
@@ -40,7 +38,10 @@ impl Conv1d {
         let y = ops::view(&y, &dims)?;
         match &self.adapter {
             None => Ok(y),
-            Some(adapter) => adapter.added(y, x),
+            Some(adapter) => {
+                let base = Base { weight: &|| self.weight.array().t(), bias: Some(self.bias.array()) };
+                adapter.added(y, x, &base)
+            }
         }
     }
 }

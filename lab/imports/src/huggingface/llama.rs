@@ -227,7 +227,8 @@ impl InputEmbeddings for Embeddings {
     fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
         let mut embeds = self.table.forward(ids)?;
         if let Scale::Tensor(scale) = &self.scale {
-            embeds = ops::mul(&embeds, scale)?;
+            let scale = ops::cast(scale, self.table.weight.tensor().dtype())?;
+            embeds = ops::mul(&embeds, &scale)?;
         }
         embeds = layers::marked(embeds, self.marks);
         let context = match stage {

@@ -229,6 +229,13 @@ impl Pretrained {
         Some(LoraTarget::names(names))
     }
 
+    /// Returns the layers whose weights bitsandbytes leaves as they are, of a language model whose other linear layers it quantizes; `None` for a network that was not
+    /// recorded with such weights.
+    pub fn not_quantized(&self) -> Option<Vec<String>> {
+        let recorded = matches!(self.name.as_str(), "gemma" | "llama" | "mistral" | "phi3" | "qwen2" | "qwen3");
+        (recorded && self.is_language_model()).then(|| vec!["lm_head".into()])
+    }
+
     /// True if its head gives scores of tokens.
     pub fn is_language_model(&self) -> bool {
         self.head.head.is_language_model()

@@ -6,7 +6,7 @@ use lab_base::error::{Error, Result};
 use lab_training::data::Split;
 use lab_training::{Accuracy, RunSettings, Source, Update, evaluate_with};
 use memcore::Device;
-use memcore::nn::{Init, Parameter, Training, trained_values};
+use memcore::nn::{Parameter, Training, trained_values};
 
 use super::Pretrained;
 use super::batches::Batches;
@@ -40,8 +40,9 @@ impl Prepared {
         settings.check()?;
         settings.check_network(model, settings.batch)?;
         device.phase("model");
-        let init = settings.tuned(Init::new(device, settings.precision.dtype(), settings.seed));
-        let network = Arc::new(model.network(&init)?);
+        settings.check_device(device)?;
+        let (network, init) = settings.built(device, |init| model.network(init))?;
+        let network = Arc::new(network);
         let parameters = settings.in_optimizer_order(model, init.parameters());
         let update = update(settings, &parameters)?;
         let parts = (parameters, init.training(), &update);

@@ -5,9 +5,12 @@ use std::io::Read;
 use std::sync::Arc;
 
 use flate2::read::GzDecoder;
-use lab_imports::huggingface::{Attention, AttentionMask, Keep, Options, Script, library_trainer, parse, trainer};
+use lab_imports::huggingface::{
+    Attention, AttentionMask, Keep, Options, Pretrained, Script, library_trainer, parse, trainer,
+};
+use lab_models::Lora;
 use lab_training::record::Row;
-use lab_training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Source};
+use lab_training::{OptimizerKind, OptimizerSettings, Precision, Quantized, RunSettings, Source};
 use memcore::backend::{Backend, DeviceProfile, Meta};
 use memcore::memory::{AllocatorConfig, Caching};
 use memcore::optim::Implementation;
@@ -59,6 +62,31 @@ fn optimizer(name: &str) -> OptimizerSettings {
     OptimizerSettings { implementation, ..OptimizerSettings::new(kind, 1e-4) }
 }
 
+/// The recorded number counts what is not trained, too.
+fn check_parameters(count: u64, run: &Value) {
+    if run["options"]["lora"].is_null() {
+        assert_eq!(count, run["params"].as_u64().unwrap());
+    }
+}
+
+/// The adapters of a recorded `LoraConfig`.
+fn adapters(model: &Pretrained, config: &Value) -> Option<Lora> {
+    let names = config["target_modules"].as_str().map(|names| names.parse().unwrap());
+    Some(Lora {
+        rank: config["r"].as_u64()? as usize,
+        target: names.or_else(|| model.lora_target()).unwrap(),
+        dropout: config["lora_dropout"].as_f64().unwrap_or(0.0),
+        dora: config["use_dora"] == true,
+    })
+}
+
+/// The weights of a recorded `BitsAndBytesConfig`.
+fn quantized(model: &Pretrained, config: &Value) -> Option<Quantized> {
+    let bits = if config["load_in_4bit"] == true { 4 } else { 8 };
+    let kept = model.not_quantized().unwrap_or_default();
+    config.is_object().then(|| Quantized { bits, twice: config["bnb_4bit_use_double_quant"] == true, kept })
+}
+
 /// Our rows of a recorded run, of the network that `config` describes.
 fn rows(run: &Value, config: &Value) -> Vec<Row> {
     let o = &run["options"];
@@ -94,13 +122,15 @@ fn rows(run: &Value, config: &Value) -> Vec<Row> {
             "fp32" => Precision::Fp32,
             other => panic!("{other}"),
         },
+        lora: adapters(&model, &o["lora"]),
+        quantized: quantized(&model, &o["quantization"]),
         clip_grad_norm: o["args"]["max_grad_norm"].as_f64().filter(|norm| *norm > 0.0),
         ..RunSettings::new(count(&run["batch"]), 3, optimizer(o["optimizer"].as_str().unwrap()))
     };
     let source = Source::Renewed { seed: settings.seed };
     if options.script == Script::Trainer {
         let mut trainer = library_trainer(&model, &device(o), &settings, source).unwrap();
-        assert_eq!(trainer.parameter_count(), run["params"].as_u64().unwrap());
+        check_parameters(trainer.parameter_count(), run);
         for step in 0..3 {
             trainer.step(step).unwrap();
         }
@@ -108,7 +138,7 @@ fn rows(run: &Value, config: &Value) -> Vec<Row> {
     }
     let keep = if o["keep"] == "loss" { Keep::Loss } else { Keep::Output };
     let mut trainer = trainer(&model, &device(o), &settings, source, keep).unwrap();
-    assert_eq!(trainer.parameter_count(), run["params"].as_u64().unwrap());
+    check_parameters(trainer.parameter_count(), run);
     for step in 0..3 {
         trainer.step(step).unwrap();
     }
@@ -299,6 +329,24 @@ fn transformers_5_24() {
 #[test]
 fn further() {
     family("further", 36);
+}
+
+/// Adapters of PEFT with checkpointing, under autocast, in 16 bits, with dropout.
+#[test]
+fn adapters_of_peft() {
+    family("adapters", 27);
+}
+
+/// Adapters with magnitudes (DoRA).
+#[test]
+fn adapters_with_magnitudes() {
+    family("dora", 10);
+}
+
+/// Weights of bitsandbytes in 4 and 8 bits, with adapters.
+#[test]
+fn weights_of_bitsandbytes() {
+    family("quantized", 26);
 }
 
 /// A configuration without the keys at their defaults gives the same network as the library's complete one.

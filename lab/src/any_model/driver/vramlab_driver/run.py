@@ -14,7 +14,7 @@ from . import names, program, tuning
 from .plan import Refused
 
 FIELDS = ("batch", "steps", "optimizer", "optimizer_impl", "precision", "accumulate", "clip", "zero_grad", "keep", "sequence", "head", "attention",
-          "choices", "checkpoint", "bits", "lora", "lora_target", "lora_dropout", "freeze")
+          "choices", "checkpoint", "bits", "double_quant", "lora", "lora_target", "lora_dropout", "dora", "freeze")
 
 
 def main():

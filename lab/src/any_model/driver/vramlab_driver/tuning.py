@@ -80,6 +80,8 @@ def bits(plan, options):
     inner = precision(options["precision"])[1] if options["precision"] else None
     computed = inner or (plan.dtype if plan.dtype != "float32" else "bfloat16")
     four = "load_in_4bit=True, bnb_4bit_quant_type=\"nf4\", bnb_4bit_compute_dtype=torch.%s" % computed
+    if options["double_quant"]:
+        four += ", bnb_4bit_use_double_quant=True"
     imports = ["from transformers import BitsAndBytesConfig", "from transformers.integrations import replace_with_bnb_linear"]
     lines = [
         "# `from_pretrained` with this configuration does the same while it loads weights.",
@@ -106,6 +108,10 @@ def adapters(plan, options):
         arguments.append("target_modules=%s" % literal(target if target == "all-linear" else target.split(",")))
     if dropout:
         arguments.append("lora_dropout=%r" % dropout)
+    if options["dora"]:
+        if options["bits"]:
+            raise Refused("--dora: magnitudes beside weights of %d bits need their values" % options["bits"], "leave --dora out")
+        arguments.append("use_dora=True")
     if task:
         arguments.append('task_type="%s"' % task)
     plan.notes.append("adapters of rank %d%s" % (options["lora"], " on " + target if target else ""))
