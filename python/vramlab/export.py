@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import json
 import os
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from ._ctc import traced_ctc, with_ctc
 from ._evaluation import evaluation
 from ._lives import followed
 from ._masks import as_in_training
+from ._objects import know, known_results
 from ._recorded import recorded
 
 # Entries of the archive that the program reads beside the graph, and the version of their format.
@@ -30,10 +30,11 @@ Traced = tuple[Any, list[list[str]]]
 
 
 def export(model: Any, *args: Any, path: Union[str, os.PathLike[str]], with_values: bool = False, **kwargs: Any) -> Path:
-    """Exports ``model``, called as ``model(*args, **kwargs)``, to ``path``, with the batch open; returns the path.
+    """Exports ``model``, called as ``model(*args, **kwargs)``, to ``path``, with batch and length open; returns the path.
 
     The first dimension of the first tensor is the batch, and so is that of every other tensor of the same first size. It must be at
-    least 2. Without ``with_values`` the file has no weights: it can be predicted and fitted, not trained. It says when Python drops
+    least 2. The second size of the first whole numbers ``[batch, length]`` is the length, as that of others of the same sizes. Where
+    the network's code fixes a size or bounds it, the file says so. Tensors may lie in dictionaries and in objects. Without ``with_values`` the file has no weights: it can be predicted and fitted, not trained. It says when Python drops
     each value, which is later than its last use where a name still holds it. Where the module computes otherwise under ``eval()``, as
     dropout and batch norm do, the file has that program, too: ``predict --eval-every`` takes it.
 
@@ -44,33 +45,31 @@ def export(model: Any, *args: Any, path: Union[str, os.PathLike[str]], with_valu
     """
     import torch
 
-    first = next((value for value in [*args, *kwargs.values()] if isinstance(value, torch.Tensor) and value.dim()), None)
-    size = first.shape[0] if first is not None else 0
+    know_caches()
+    know((args, kwargs))
+    size, length = _sizes(args, kwargs)
     if size < 2:
         raise VramlabError("export: the example needs a batch of at least 2, so that PyTorch leaves it open")
 
-    def exported(batch: Any) -> Traced:
-        def dims(value: Any) -> Optional[Mapping[int, Any]]:
-            is_batched = isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == size
-            return {0: batch} if is_batched else None
-
-        shapes = (tuple(map(dims, args)), {name: dims(value) for name, value in kwargs.items()})
-        dynamic = _by_name(model, args, shapes[0]) | shapes[1] if kwargs else shapes[0]
-        return _exported(model, args, kwargs, dynamic, with_values)
+    def exported(batch: Any, sequence: Any) -> Traced:
+        return _exported(model, args, kwargs, _open_sizes(model, args, kwargs, (size, batch), (length, sequence)), with_values)
 
     def traced() -> Traced:
+        batch, automatic = torch.export.Dim("batch"), torch.export.Dim.AUTO
         try:
-            return exported(torch.export.Dim("batch"))
+            return exported(batch, automatic)
         except Exception as error:
             # The code asks for the size of the batch. PyTorch then writes into the file for which batches its answer holds.
-            if "Constraints violated (batch)" not in str(error):
+            if "Constraints violated (batch)" in str(error):
+                return exported(automatic, automatic)
+            # Only at one length it may be followed. What fails again is what the user learns.
+            if length is None:
                 raise
-            return exported(torch.export.Dim.AUTO)
+            return exported(batch, None)
 
     def called() -> Traced:
         return recorded(model, args, kwargs)
 
-    know_caches()
     beside: dict[str, Any] = {"version": _VERSION, "tied": _tied(model)}
     way = traced
     try:
@@ -96,6 +95,38 @@ def export(model: Any, *args: Any, path: Union[str, os.PathLike[str]], with_valu
     return Path(path)
 
 
+def _sizes(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[int, Optional[int]]:
+    """Returns the batch of an example, 0 if it has none, and its length, that of the first whole numbers `[batch, length]`."""
+    import torch
+
+    tensors = [leaf for leaf in torch.utils._pytree.tree_leaves((args, dict(kwargs))) if isinstance(leaf, torch.Tensor) and leaf.dim()]
+    size = tensors[0].shape[0] if tensors else 0
+    return size, next((leaf.shape[1] for leaf in tensors if _has_tokens(leaf, size)), None)
+
+
+def _has_tokens(tensor: Any, batch: int) -> bool:
+    """Tells whether a tensor has numbers or a truth for each token: `[batch, length]`."""
+    import torch
+
+    is_whole = not tensor.is_floating_point() and not tensor.is_complex()
+    return isinstance(tensor, torch.Tensor) and tensor.dim() == 2 and tensor.shape[0] == batch and tensor.shape[1] > 1 and is_whole
+
+
+def _open_sizes(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], batch: tuple[int, Any], sequence: tuple[Optional[int], Any]
+) -> Any:
+    """Returns which sizes of an example are open. Each pair is a size and what PyTorch is told of it; ``None`` fixes it."""
+    import torch
+
+    (size, open_batch), (length, open_length) = batch, sequence
+    shapes = torch.export.ShapesCollection()
+    for leaf in torch.utils._pytree.tree_leaves((args, dict(kwargs))):
+        if isinstance(leaf, torch.Tensor) and leaf.dim() and leaf.shape[0] == size:
+            is_long = open_length is not None and _has_tokens(leaf, size) and leaf.shape[1] == length
+            shapes[leaf] = {0: open_batch, 1: open_length} if is_long else {0: open_batch}
+    return shapes.dynamic_shapes(model, args, dict(kwargs))
+
+
 def _exported(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic: Any, with_values: bool) -> Traced:
     """Returns the program of the module without values, or of the module itself if that fails; and values that outlive their last use."""
     import torch
@@ -114,7 +145,7 @@ def _exported(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dyna
         return followed_trace(module, args, kwargs)
 
     def followed_trace(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:
-        with traced_ctc(), followed() as lives:
+        with traced_ctc(), known_results(module), followed() as lives:
             program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
         _without_whole_slices(program)
         _with_numbers(program)
@@ -132,7 +163,8 @@ def _exported(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dyna
     try:
         with torch.device("meta"):
             without = _without_values(model)
-            return traced(without, tuple(map(moved, args)), {name: moved(value) for name, value in kwargs.items()})
+            there_args, there_kwargs = torch.utils._pytree.tree_map(moved, (args, dict(kwargs)))
+            return traced(without, there_args, there_kwargs)
     except Exception:
         return traced(model, args, kwargs)
 
@@ -229,9 +261,3 @@ def _tied(model: Any) -> list[list[str]]:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(id(parameter), []).append(name)
     return [group for group in names.values() if len(group) > 1]
-
-
-def _by_name(model: Any, args: tuple[Any, ...], shapes: tuple[Any, ...]) -> dict[str, Any]:
-    """Returns the shapes of positional arguments by the names of ``forward``."""
-    names = list(inspect.signature(model.forward).parameters)[: len(args)]
-    return dict(zip(names, shapes))

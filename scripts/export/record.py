@@ -40,8 +40,8 @@ def archived(program, weights=False):
     return gzip.compress(shortened_archive(saved.getvalue(), weights), mtime=0)
 
 
-def shortened_archive(archive, weights=False):
-    """The same archive with short names of files, without examples and, unless they are wanted, values."""
+def shortened_archive(archive, weights=False, guards=False):
+    """The same archive with short names of files, without examples and, unless they are wanted, values and conditions on sizes."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(archive)) as source, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as target:
         for entry in source.namelist():
@@ -51,7 +51,9 @@ def shortened_archive(archive, weights=False):
             if not weights and re.search(r"/data/(weights|constants)/(weight|tensor)_", entry):
                 data = b""
             if "/models/" in entry or "evaluation" in entry:
-                data = json.dumps(shortened(json.loads(data)), separators=(",", ":")).encode()
+                program = json.loads(data)
+                kept = {"guards_code": program["guards_code"]} if guards and "guards_code" in program else {}
+                data = json.dumps({**shortened(program), **kept}, separators=(",", ":")).encode()
             target.writestr(zipfile.ZipInfo("net/" + entry.split("/", 1)[1], (1980, 1, 1, 0, 0, 0)), data)
     return out.getvalue()
 

@@ -43,6 +43,20 @@ fn of_usual_length(path: &Path, options: &huggingface::Options) -> Result<huggin
     if longest.is_err() && usual.is_err() { longest } else { usual }
 }
 
+/// Refuses a form of attention other than that of the graph.
+fn check_attention(model: &Exported, wanted: Option<AttentionName>) -> Result<()> {
+    let of_graph = if model.has_fused_attention() { AttentionName::Sdpa } else { AttentionName::Eager };
+    match wanted {
+        Some(wanted) if wanted != of_graph => {
+            let problem = format!(
+                "{wanted}: the graph has {of_graph}; model.set_attn_implementation(\"{wanted}\") before vramlab.export gives the other"
+            );
+            Err(Error::usage("attention", problem))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Network {
     /// Reads a `config.json`, if the model file is one.
     ///
@@ -82,12 +96,19 @@ impl Network {
                 None => Ok(None),
             };
         };
-        ModelOptions { recompute: Recompute::None, ..spec.options() }.only(&path.display().to_string(), &[])?;
+        let others =
+            ModelOptions { recompute: Recompute::None, sequence: None, fused_attention: false, ..spec.options() };
+        others.only(&path.display().to_string(), &[])?;
         if let Some(field) = spec.of_pretrained() {
             return Err(Error::usage(field, "only a config.json of transformers has it"));
         }
         let recompute = spec.checkpoint.clone().unwrap_or_default();
         let model = spec.reads.load(path, spec.loss)?.recomputing(&recompute)?;
+        let model = match spec.sequence {
+            Some(tokens) => model.of_length(tokens)?,
+            None => model,
+        };
+        check_attention(&model, spec.attention)?;
         let model = match &spec.adversary {
             None => model,
             Some(_) if spec.loss.is_some() => {

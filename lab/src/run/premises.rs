@@ -93,9 +93,8 @@ pub(super) fn of(network: &Network, run: &RunSettings, spec: &RunSpec, of_file: 
                 }
                 _ => "the configuration's maximum; --sequence N".into(),
             },
-            (None, Network::Architecture(_) | Network::Exported(..)) => {
-                or_default(false, model.model_file.is_some(), "--sequence", "N")
-            }
+            (None, Network::Exported(..)) => format!("the example of {file}; --sequence N"),
+            (None, Network::Architecture(_)) => or_default(false, model.model_file.is_some(), "--sequence", "N"),
         };
         let value = match &spec.shape.lengths {
             Some(lengths) => format!("{} tokens", lengths.in_words()),

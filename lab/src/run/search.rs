@@ -140,6 +140,7 @@ pub fn maximum(of: Quantity, spec: &RunSpec, paper: &Paper<'_>) -> Result<usize>
     match longest.network.architecture().task().input {
         Input::Tokens { length, .. } => match &longest.network {
             Network::Pretrained(model, _) => Ok(model.positions().unwrap_or(length).max(2)),
+            Network::Exported(model, _) => Ok(model.sizes().longest().unwrap_or(length).min(MAX_TOKENS)),
             _ => Ok(MAX_TOKENS),
         },
         Input::Values(_) => Err(Error::usage("of", "sequence: this network takes no tokens")),

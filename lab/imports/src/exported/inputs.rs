@@ -8,8 +8,9 @@ use memcore::memory::Category;
 use memcore::{Array, DType, Device, Tensor};
 
 use super::program::{Arg, Expected, Program, Slot};
-use super::schema::{Hint, Range, Size};
+use super::schema::{Hint, Size};
 use super::signature::UserTensor;
+use super::sizes::Sizes;
 use super::symbols::Expression;
 
 /// Kind of values in an input.
@@ -39,79 +40,19 @@ pub(super) enum Division {
 pub struct Input {
     /// Name in the graph, which is the name of the argument of `forward`.
     pub name: String,
-    sizes: Vec<Expression>,
+    pub(super) sizes: Vec<Expression>,
     /// Element type.
     pub dtype: DType,
     /// Kind of its values.
     pub content: Content,
 }
 
-/// Sizes of the inputs, by the symbols of the export.
-#[derive(Clone, Debug)]
-pub struct Sizes {
-    /// Symbol of the batch; `None` if the export fixes the batch.
-    symbol: Option<String>,
-    /// Batch of the example that was exported.
-    pub example: usize,
-    /// Smallest and largest batch that the export allows.
-    pub allowed: (usize, usize),
-    /// Symbols other than the batch, with their values in the example.
-    others: BTreeMap<String, i64>,
-    /// True if the file is one recorded call: a new export would not leave these sizes open either.
-    pub(super) is_recorded: bool,
-}
-
-impl Sizes {
-    /// True if the file fixes the batch to a number.
-    pub fn is_fixed(&self) -> bool {
-        self.symbol.is_none()
-    }
-
-    /// Symbols other than the batch, with their values.
-    pub fn others(&self) -> impl Iterator<Item = (&str, i64)> {
-        self.others.iter().map(|(name, value)| (name.as_str(), *value))
-    }
-
-    /// Refuses a batch that the export does not allow.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] naming the batch and the allowed ones.
-    pub fn check(&self, batch: usize) -> Result<()> {
-        let (least, most) = self.allowed;
-        if self.is_recorded && batch != self.example {
-            let problem = format!(
-                "the file is one call, recorded with a batch of {}, because torch.export cannot follow the code of the network; record it with \
-                 an example of this batch",
-                self.example
-            );
-            return Err(Error::usage("batch", problem));
-        }
-        if self.is_fixed() && batch != self.example {
-            let problem = format!(
-                "the file was exported for a batch of {}; dynamic_shapes=({{0: torch.export.Dim(\"batch\")}},) leaves it open",
-                self.example
-            );
-            return Err(Error::usage("batch", problem));
-        }
-        if batch < least || batch > most {
-            return Err(Error::usage(
-                "batch",
-                format!("{batch}: the file was exported for batches from {least} to {most}"),
-            ));
-        }
-        Ok(())
-    }
-
-    fn symbols(&self, batch: usize) -> BTreeMap<String, i64> {
-        let mut all = self.others.clone();
-        if let Some(symbol) = &self.symbol {
-            all.insert(symbol.clone(), batch as i64);
-        }
-        all
-    }
-}
-
 impl Input {
+    /// True if it has a number for each token of an example: `[batch, tokens]`.
+    pub(super) fn has_tokens(&self) -> bool {
+        self.sizes.len() == 2 && !self.dtype.is_differentiable()
+    }
+
     /// Returns the sizes for a batch; `None` if the input's bytes exceed 63 bits.
     pub fn dims(&self, sizes: &Sizes, batch: usize) -> Option<Vec<usize>> {
         let symbols = sizes.symbols(batch);
@@ -133,14 +74,14 @@ impl Input {
 
     /// How the input is divided into micro-batches.
     pub(super) fn division(&self, sizes: &Sizes) -> Division {
-        let holds_batch = |size: &Expression| match &sizes.symbol {
-            Some(symbol) => size.symbols().contains(&symbol.as_str()),
+        let holds_batch = |size: &Expression| match sizes.batch_symbol() {
+            Some(symbol) => size.symbols().contains(&symbol),
             None => *size == Expression::Number(sizes.example as i64),
         };
         let Some((first, rest)) = self.sizes.split_first() else { return Division::Whole };
-        let is_batch = match (&sizes.symbol, first) {
+        let is_batch = match (sizes.batch_symbol(), first) {
             (Some(symbol), Expression::Symbol(name)) => name == symbol,
-            _ => sizes.symbol.is_none() && holds_batch(first),
+            _ => sizes.is_fixed() && holds_batch(first),
         };
         match (is_batch, sizes.is_fixed()) {
             (true, true) => Division::Examples,
@@ -181,7 +122,7 @@ pub(super) fn filled(
     Ok(Tensor::from_array(array))
 }
 
-/// Returns all inputs of a program, and their sizes.
+/// Returns all inputs of a program, and the values of their symbols in the example.
 ///
 /// # Errors
 /// The problem with an input, in words; the caller adds the file's name.
@@ -190,8 +131,7 @@ pub(super) fn of(
     slots: &[Slot],
     program: &Program,
     known: &BTreeMap<Slot, Vec<Option<usize>>>,
-    ranges: &BTreeMap<String, Range>,
-) -> Result<(Vec<Input>, Sizes), String> {
+) -> Result<(Vec<Input>, BTreeMap<String, i64>), String> {
     let mut inputs = Vec::new();
     let mut hints = BTreeMap::new();
     for (user, slot) in users.iter().zip(slots) {
@@ -213,23 +153,7 @@ pub(super) fn of(
     if let Some(unknown) = all.clone().find(|symbol| !hints.contains_key(*symbol)) {
         return Err(format!("the symbol {unknown} stands in a size of an input, and never alone"));
     }
-    let batch = inputs.iter().find_map(|input| match input.sizes.first() {
-        Some(Expression::Symbol(name)) => Some(name.clone()),
-        _ => None,
-    });
-    let fixed = inputs.iter().find_map(|input| match input.sizes.first() {
-        Some(Expression::Number(value)) => usize::try_from(*value).ok(),
-        _ => None,
-    });
-    let example = batch.as_ref().and_then(|symbol| usize::try_from(hints[symbol]).ok()).or(fixed).unwrap_or(1).max(1);
-    let range = batch.as_ref().and_then(|symbol| ranges.get(symbol));
-    let bound = |value: Option<i64>, otherwise: usize| value.map_or(otherwise, |value| value.max(1) as usize);
-    let allowed =
-        (bound(range.and_then(|range| range.min_val), 1), bound(range.and_then(|range| range.max_val), usize::MAX));
-    if let Some(symbol) = &batch {
-        hints.remove(symbol);
-    }
-    Ok((inputs, Sizes { symbol: batch, example, allowed, others: hints, is_recorded: false }))
+    Ok((inputs, hints))
 }
 
 /// Operators whose result holds values of their first argument.

@@ -11,7 +11,7 @@ use memcore::nn::{Init, Module, Parameter};
 use super::archive;
 use super::blocks::{in_words, modules, repeated};
 use super::contents::Contents;
-use super::inputs::{Content, Input, Sizes};
+use super::inputs::{Content, Input};
 use super::loss::{Chosen, LossName};
 use super::network::{Network, parameter_order};
 use super::operators;
@@ -20,11 +20,14 @@ use super::program::{Node, Program};
 use super::read::Read;
 use super::regions::Regions;
 use super::signature::{InputKind, StateKind, StateTensor};
+use super::sizes::Sizes;
 use super::stages::described;
 
 /// An exported network, before it is on a device.
 pub struct Exported {
     read: Arc<Read>,
+    /// Sizes of the inputs, with the tokens of the run.
+    sizes: Sizes,
     /// Loss that a training minimises.
     pub loss: Chosen,
     /// Modules that are computed again in the backward pass.
@@ -69,8 +72,28 @@ impl Exported {
     /// # Errors
     /// A loss that does not fit the network's outputs.
     pub(super) fn of(read: Arc<Read>, loss: Option<LossName>) -> Result<Self> {
-        let loss = Chosen::of(&read.contents.signature.outputs, loss, &read.contents.file)?;
-        Ok(Self { read, loss, again: Arc::default(), adversary: None })
+        let sizes = read.sizes.clone();
+        let outputs = sizes.known_outputs(&read.contents.signature.outputs);
+        let loss = Chosen::of(&outputs, loss, &read.contents.file)?;
+        Ok(Self { read, sizes, loss, again: Arc::default(), adversary: None })
+    }
+
+    /// The same network with examples of so many tokens.
+    ///
+    /// # Errors
+    /// An export that fixes the number, or that does not allow this one.
+    pub fn of_length(self, tokens: usize) -> Result<Self> {
+        let sizes = self.sizes.of_length(tokens)?;
+        let Contents { signature, file, .. } = &self.read.contents;
+        let loss = self.loss.kind.filter(|_| self.loss.said);
+        let loss = Chosen::of(&sizes.known_outputs(&signature.outputs), loss, file)?;
+        Ok(Self { sizes, loss, ..self })
+    }
+
+    /// True if the graph computes attention with one kernel, `scaled_dot_product_attention`.
+    pub fn has_fused_attention(&self) -> bool {
+        let is = |target: &str| target.starts_with("scaled_dot_product_attention.");
+        self.read.contents.program.first(&is).is_some()
     }
 
     /// The same network with modules that are computed again in the backward pass.
@@ -114,7 +137,7 @@ impl Exported {
 
     /// Sizes of the inputs.
     pub fn sizes(&self) -> &Sizes {
-        &self.read.sizes
+        &self.sizes
     }
 
     /// Names the blocks of the network that repeat, as `h.0–11`; `None` if it has none.
@@ -144,13 +167,17 @@ impl Exported {
                 "The graph does not use one of {first} and {second}, and the file has no weights: they are taken to be one (tied)."
             )
         };
-        let sizes = self.read.sizes.others().map(size);
-        let recorded = self.read.sizes.is_recorded.then(|| {
+        let sizes = self.sizes.others().map(size);
+        let recorded = self.sizes.is_recorded.then(|| {
             format!(
                 "The file is one recorded call: the batch is {}, and branches that depend on values are those of that call.",
-                self.read.sizes.example
+                self.sizes.example
             )
         });
+        let unread = |text: &String| {
+            format!("A condition of the export on its sizes is not understood, and is not checked: {text}.")
+        };
+        let unread = self.sizes.unread().iter().map(unread);
         let graph_alone = (!self.read.knows_lifetimes).then(|| GRAPH_ALONE.to_string());
         let again = (!self.again.modules.is_empty()).then(|| {
             format!(
@@ -169,6 +196,7 @@ impl Exported {
             .chain(recorded)
             .chain(of_operators)
             .chain(sizes)
+            .chain(unread)
             .chain(self.read.contents.signature.taken_as_one.iter().map(tied))
             .collect()
     }
@@ -256,7 +284,7 @@ impl Architecture for Exported {
 
     fn task(&self) -> Task {
         let first = self.read.inputs.first();
-        let dims = first.and_then(|input| input.dims(&self.read.sizes, self.read.sizes.example)).unwrap_or_default();
+        let dims = first.and_then(|input| input.dims(&self.sizes, self.sizes.example)).unwrap_or_default();
         let rest = dims.get(1..).unwrap_or_default().to_vec();
         let input = match first.map(|input| input.content) {
             Some(Content::Below(vocabulary)) if rest.len() == 1 => {
@@ -269,12 +297,12 @@ impl Architecture for Exported {
 
     fn defaults(&self) -> Defaults {
         let (optimizer, lr) = if self.adversary.is_some() { ("adam", 2e-4) } else { ("adamw", 1e-3) };
-        Defaults { batch: self.read.sizes.example, optimizer, lr }
+        Defaults { batch: self.sizes.example, optimizer, lr }
     }
 
     fn check(&self, batch: usize, _: DType) -> Result<()> {
-        self.read.sizes.check(batch)?;
-        match self.read.inputs.iter().find(|input| input.dims(&self.read.sizes, batch).is_none()) {
+        self.sizes.check(batch)?;
+        match self.read.inputs.iter().find(|input| input.dims(&self.sizes, batch).is_none()) {
             Some(input) => {
                 Err(Error::usage("batch", format!("{batch}: the input {} is beyond what 64 bits count", input.name)))
             }
@@ -313,7 +341,7 @@ impl Architecture for Exported {
     }
 
     fn not_channels_last(&self) -> Option<String> {
-        let dims = |input: &Input| input.dims(&self.read.sizes, self.read.sizes.example);
+        let dims = |input: &Input| input.dims(&self.sizes, self.sizes.example);
         let is_picture =
             |input: &Input| input.content == Content::Floats && dims(input).is_some_and(|dims| dims.len() == 4);
         let pictures = self.read.inputs.iter().any(is_picture);
@@ -321,7 +349,7 @@ impl Architecture for Exported {
     }
 
     fn one_length(&self) -> Option<&'static str> {
-        Some("the export fixes the number of tokens")
+        Some("an export has examples of one length in a run: --sequence")
     }
 
     fn optimizer_order(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {

@@ -11,7 +11,7 @@ use super::archive::Archive;
 use super::contents::Contents;
 use super::evaluation::Evaluation;
 use super::first_states;
-use super::inputs::{self, Input, Sizes};
+use super::inputs::{self, Input};
 use super::lifetimes::Lifetimes;
 use super::network::parameter_types;
 use super::operators;
@@ -19,6 +19,7 @@ use super::program::Program;
 use super::regions::Regions;
 use super::schema::ExportedProgram;
 use super::signature::{InputKind, Signature};
+use super::sizes::Sizes;
 
 /// Major version of the schema that is read; the files of torch 2.9 to 2.15 have it.
 const SCHEMA: u64 = 8;
@@ -117,7 +118,9 @@ fn given(program: &Program, signature: &Signature, exported: &ExportedProgram) -
             InputKind::Nothing => {}
         }
     }
-    inputs::of(&signature.users, &users, program, &known, &exported.range_constraints)
+    let (mut inputs, hints) = inputs::of(&signature.users, &users, program, &known)?;
+    let sizes = Sizes::of(&mut inputs, hints, &exported.range_constraints, &exported.guards_code);
+    Ok((inputs, sizes))
 }
 
 /// Returns the name of the archive's only model.

@@ -15,6 +15,9 @@ pub(super) struct ExportedProgram {
     #[serde(default)]
     pub range_constraints: BTreeMap<String, Range>,
     pub torch_version: Option<String>,
+    /// Conditions on the sizes of the inputs, as expressions of Python.
+    #[serde(default)]
+    pub guards_code: Vec<String>,
 }
 
 /// Version of the schema that a file is written in.

@@ -9,6 +9,7 @@ use super::archive::{Archive, Extent};
 use super::lifetimes::ENTRY;
 use super::program::{Expected, dtype};
 use super::schema::{self, Argument, Graph, Size, TensorMeta, WeightsConfig};
+use super::symbols::Expression;
 
 /// Meaning of one input of the graph.
 pub(super) enum InputKind {
@@ -49,8 +50,11 @@ pub(super) struct UserTensor {
 }
 
 /// An output of the graph.
+#[derive(Clone)]
 pub(super) struct OutputTensor {
     pub name: String,
+    /// Sizes as expressions; `None` for one that is not understood.
+    pub sizes: Vec<Option<Expression>>,
     /// Sizes and type; `None` for an output that is not a tensor.
     pub expected: Option<Expected>,
     /// True if the file marks the output as the loss.
@@ -328,6 +332,8 @@ pub(super) fn output(
         ));
     }
     let name = if let Argument::Tensor(name) = argument { name.clone() } else { String::new() };
-    let expected = graph.tensor_values.get(&name).map(Expected::of);
-    Ok(OutputTensor { name, expected, is_loss: kind == "loss_output" })
+    let meta = graph.tensor_values.get(&name);
+    let sizes = meta.map_or_else(Vec::new, |meta| meta.sizes.iter().map(Expression::of).collect());
+    let expected = meta.map(Expected::of);
+    Ok(OutputTensor { name, sizes, expected, is_loss: kind == "loss_output" })
 }

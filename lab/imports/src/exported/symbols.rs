@@ -4,20 +4,83 @@ use std::collections::BTreeMap;
 
 use super::schema::Size;
 
-/// A size as an expression.
+/// A size as an expression, or a condition on sizes, whose value is 1 where it holds and 0 where it does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Expression {
     Number(i64),
     Symbol(String),
-    Sum(Vec<Expression>),
-    Product(Vec<Expression>),
+    Call(Function, Vec<Expression>),
+}
+
+/// A function of sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Function {
+    Sum,
+    Difference,
+    Product,
+    Power,
+    /// Rounded down, as Python's `//`.
+    Quotient,
+    Remainder,
+    Least,
+    Greatest,
+    Equal,
+    Unequal,
+    Less,
+    LessOrEqual,
+    And,
+    Or,
+    Not,
 }
 
 /// Maximum depth of nested expressions.
-const MAX_DEPTH: usize = 32;
+pub(super) const MAX_DEPTH: usize = 32;
+
+impl Function {
+    /// The function of this name in sympy's notation.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "Add" => Self::Sum,
+            "Mul" => Self::Product,
+            "Pow" | "PowByNatural" => Self::Power,
+            "FloorDiv" | "CleanDiv" => Self::Quotient,
+            "Mod" | "PythonMod" => Self::Remainder,
+            "Min" | "min" => Self::Least,
+            "Max" | "max" => Self::Greatest,
+            _ => return None,
+        })
+    }
+
+    /// Computes the function of two numbers; `None` beyond 64 bits, and for a division by 0.
+    fn both(self, a: i64, b: i64) -> Option<i64> {
+        Some(match self {
+            Self::Sum => a.checked_add(b)?,
+            Self::Difference => a.checked_sub(b)?,
+            Self::Product => a.checked_mul(b)?,
+            Self::Power => a.checked_pow(u32::try_from(b).ok()?)?,
+            Self::Quotient => floor_div(a, b)?,
+            Self::Remainder => a.checked_sub(b.checked_mul(floor_div(a, b)?)?)?,
+            Self::Least => a.min(b),
+            Self::Greatest => a.max(b),
+            Self::Equal => (a == b).into(),
+            Self::Unequal => (a != b).into(),
+            Self::Less => (a < b).into(),
+            Self::LessOrEqual => (a <= b).into(),
+            Self::And => (a != 0 && b != 0).into(),
+            Self::Or => (a != 0 || b != 0).into(),
+            Self::Not => return None,
+        })
+    }
+}
+
+/// Divides and rounds down, as Python's `//` does; `None` for a division by 0 or an overflow.
+pub(super) fn floor_div(a: i64, b: i64) -> Option<i64> {
+    let quotient = a.checked_div(b)?;
+    Some(if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient })
+}
 
 impl Expression {
-    /// Reads a size; `None` if it is not built of numbers, symbols, sums and products alone.
+    /// Reads a size; `None` if it is not built of numbers, symbols and known functions alone.
     pub(super) fn of(size: &Size) -> Option<Self> {
         match size {
             Size::AsInt(value) => Some(Self::Number(*value)),
@@ -34,8 +97,11 @@ impl Expression {
         match self {
             Self::Number(value) => Some(*value),
             Self::Symbol(name) => symbols.get(name).copied(),
-            Self::Sum(parts) => parts.iter().try_fold(0i64, |sum, part| sum.checked_add(part.value(symbols)?)),
-            Self::Product(parts) => parts.iter().try_fold(1i64, |all, part| all.checked_mul(part.value(symbols)?)),
+            Self::Call(Function::Not, parts) => Some((parts.first()?.value(symbols)? == 0).into()),
+            Self::Call(function, parts) => {
+                let (first, rest) = parts.split_first()?;
+                rest.iter().try_fold(first.value(symbols)?, |a, b| function.both(a, b.value(symbols)?))
+            }
         }
     }
 
@@ -44,7 +110,16 @@ impl Expression {
         match self {
             Self::Number(_) => Vec::new(),
             Self::Symbol(name) => vec![name],
-            Self::Sum(parts) | Self::Product(parts) => parts.iter().flat_map(Self::symbols).collect(),
+            Self::Call(_, parts) => parts.iter().flat_map(Self::symbols).collect(),
+        }
+    }
+
+    /// Gives a symbol another name.
+    pub(super) fn rename(&mut self, from: &str, to: &str) {
+        match self {
+            Self::Symbol(name) if name == from => *name = to.into(),
+            Self::Call(_, parts) => parts.iter_mut().for_each(|part| part.rename(from, to)),
+            _ => {}
         }
     }
 }
@@ -71,9 +146,10 @@ impl Reader<'_> {
                 self.takes(')').then_some(Expression::Number(value))
             }
             "Symbol" => self.symbol(),
-            "Add" => self.parts(depth).map(Expression::Sum),
-            "Mul" => self.parts(depth).map(Expression::Product),
-            _ => None,
+            other => {
+                let function = Function::named(other)?;
+                self.parts(depth).map(|parts| Expression::Call(function, parts))
+            }
         }
     }
 
@@ -129,24 +205,28 @@ mod tests {
     }
 
     #[test]
-    fn symbols_sums_and_products_are_read_and_nothing_else() {
+    fn symbols_and_known_functions_are_read_and_nothing_else() {
         let symbols = BTreeMap::from([("s77".to_string(), 4), ("s1".to_string(), 10)]);
         let value = |text: &str| read(text).and_then(|expression| expression.value(&symbols));
         assert_eq!(value("Symbol('s77', positive=True, integer=True)"), Some(4));
         assert_eq!(value("Mul(Integer(2), Symbol('s77', positive=True, integer=True))"), Some(8));
         assert_eq!(value("Add(Symbol('s1', integer=True), Mul(Integer(-3), Symbol('s77')))"), Some(-2));
         assert_eq!(value("s77"), Some(4));
+        assert_eq!(value("FloorDiv(Add(Symbol('s1'), Integer(1)), Integer(2))"), Some(5));
+        assert_eq!(value("FloorDiv(Integer(-3), Integer(2))"), Some(-2));
+        assert_eq!(value("Pow(Symbol('s1'), Integer(2))"), Some(100));
+        assert_eq!(value("Max(Integer(1), Min(Symbol('s1'), Symbol('s77')))"), Some(4));
+        assert_eq!(value("Mod(Symbol('s1'), Symbol('s77'))"), Some(2));
+        for text in
+            ["Pow(Integer(2), Integer(-1))", "Pow(Integer(10), Integer(99))", "FloorDiv(Integer(1), Integer(0))"]
+        {
+            assert_eq!(value(text), None, "{text}");
+        }
         assert_eq!(value("Symbol('other')"), None);
         assert_eq!(value(&format!("Mul(Integer({}), Integer(2))", i64::MAX)), None);
-        for text in [
-            "",
-            "Pow(Symbol('s1'), Integer(2))",
-            "Symbol('s1'",
-            "Symbol(s1)",
-            "Mul()",
-            "Integer(1) x",
-            "Add(Integer(1);Integer(2))",
-        ] {
+        for text in
+            ["", "Rational(1, 2)", "Symbol('s1'", "Symbol(s1)", "Mul()", "Integer(1) x", "Add(Integer(1);Integer(2))"]
+        {
             assert_eq!(read(text), None, "{text}");
         }
         assert_eq!(read(&"Add(".repeat(100_000)), None);

@@ -5,6 +5,7 @@ use memcore::{DType, NoGrad, Result, Tensor, autograd, ops};
 
 use super::super::call::Call;
 use super::super::program::{Arg, dtype};
+use super::super::symbols::floor_div;
 use super::super::value::{Made, Value};
 use super::layers::of_one;
 use super::table::Table;
@@ -58,12 +59,6 @@ fn whole(c: &Call<'_>, function: impl FnOnce(i64, i64) -> Option<i64>) -> Result
 
 fn truth(c: &Call<'_>, function: impl FnOnce(i64, i64) -> bool) -> Result<Made> {
     Ok(Made::One(Value::Bool(function(operand(c, 0)?, operand(c, 1)?))))
-}
-
-/// Divides and rounds down, as Python's `//` does; `None` for a division by 0 or an overflow.
-fn floor_div(a: i64, b: i64) -> Option<i64> {
-    let quotient = a.checked_div(b)?;
-    Some(if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient })
 }
 
 /// Does nothing: the operator only checks what the file already states.
