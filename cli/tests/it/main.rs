@@ -27,6 +27,7 @@ mod parallel;
 mod prediction;
 mod premises;
 mod profiles;
+mod recipes;
 mod refusals;
 mod rehearse;
 mod rehearse_attacks;
