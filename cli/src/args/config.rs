@@ -1,4 +1,4 @@
-//! `--config FILE.toml` and `--hf-args FILE`: settings of files, which typed flags override.
+//! `--config FILE.toml`, `--hf-args FILE` and `--recipe FILE`: settings of files, which typed flags override.
 //!
 //! Fields of the run change the [`RunSpec`] by name. The other flags, mostly destinations of results, are passed to clap before the typed words; the
 //! last of equal flags wins.
@@ -13,7 +13,7 @@ use serde_json::{Map, Number, Value as Json};
 use toml::Value;
 
 use super::words::{Refusal, first_line, given};
-use super::{Cli, hf_args, spellings};
+use super::{Cli, hf_args, recipe, spellings};
 use crate::exit::Failure;
 
 /// Largest file that is read.
@@ -33,6 +33,8 @@ pub(super) struct Files {
     words: Vec<OsString>,
     /// Notes about the files, for the user.
     pub(super) notes: Vec<String>,
+    /// What a file asks for and a run does otherwise.
+    pub(super) left_out: Vec<String>,
 }
 
 impl Files {
@@ -47,10 +49,14 @@ impl Files {
         let mut files = Self::default();
         // The configuration is read first: it decides the meaning of the other arguments.
         let own = path("config").map(|path| read(path)).transpose()?.unwrap_or_default();
-        if let Some(path) = path("hf_args") {
-            let hf_args::Asked { fields, notes } = hf_args::read(path, &own, matches)?;
+        let asked = match (path("hf_args"), path("recipe")) {
+            (Some(path), _) => Some((path, hf_args::read(path, &own, matches)?)),
+            (None, Some(path)) => Some((path, recipe::read(path, &own, matches)?)),
+            (None, None) => None,
+        };
+        if let Some((path, hf_args::Asked { fields, notes, left_out })) = asked {
             let own = fields.into_iter().filter(|(key, _)| typed.flag(key).is_some_and(|flag| !typed.replaces(flag)));
-            files = Self { notes, ..files };
+            files = Self { notes, left_out, ..files };
             files.take(path, own.collect());
         }
         if let Some(path) = path("config") {
@@ -114,7 +120,7 @@ struct Typed<'a> {
 impl Typed<'_> {
     /// Returns the flag of a key in a file.
     fn flag(&self, key: &str) -> Option<&Arg> {
-        let usable = !matches!(key, "config" | "hf-args" | "help" | "version");
+        let usable = !matches!(key, "config" | "hf-args" | "recipe" | "help" | "version");
         self.command.get_arguments().find(|flag| usable && flag.get_long() == Some(key))
     }
 

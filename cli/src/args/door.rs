@@ -10,7 +10,7 @@ use clap::Command;
 
 use super::line::{Entered, Line, is_exactly_a_flag, values_of};
 use super::what::{self, What};
-use super::{opened, spellings};
+use super::{opened, recipe, spellings};
 use crate::exit::{Failure, Result};
 
 /// Returns the words of the chosen command.
@@ -72,6 +72,16 @@ fn predict(mut line: Line<'_>) -> Result<Entered> {
                 [python(), script.into_os_string()].into_iter().chain(arguments).chain(command.unwrap_or_default());
             rehearsed(line, flags, words.collect())
         }
+        What::Recipe { flag: "--recipe", file, .. } if command.is_none() => match recipe::start(&line, at, &file)? {
+            recipe::Start::Rehearsed { flags, command, note } => {
+                let entered = rehearsed(line, flags, command)?;
+                Ok(Entered { notes: vec![note], ..entered })
+            }
+            recipe::Start::Counted(note) => {
+                let entered = network(line, "predict")?;
+                Ok(Entered { notes: note.into_iter().chain(entered.notes).collect(), ..entered })
+            }
+        },
         _ if command.is_some() => Err(Failure::usage(format!(
             "after -- stands a command that trains, but {word} is a network; give one of the two"
         ))),
@@ -236,9 +246,9 @@ fn words_of(word: &str, found: What, is_named: bool, notes: &mut Vec<String>) ->
         }
         What::Recipe { flag, file, network } => {
             let mut words: Vec<OsString> = vec![flag.into(), file.into_os_string()];
-            if let Some(network) = network.filter(|_| !is_named) {
-                notes.push(format!("note: {word} names the network {}", name_of(&network)));
-                words.extend(words_of(&name_of(&network), *network, is_named, notes)?);
+            if let Some(name) = network.filter(|_| !is_named) {
+                notes.push(format!("note: {word} names the network {name}"));
+                words.extend(words_of(&name, recipe::network(word, &name, notes)?, is_named, notes)?);
             }
             words
         }
@@ -248,14 +258,6 @@ fn words_of(word: &str, found: What, is_named: bool, notes: &mut Vec<String>) ->
             )));
         }
     })
-}
-
-fn name_of(what: &What) -> String {
-    match what {
-        What::BuiltIn(name) | What::Hub { name, .. } | What::ByPython(name) => name.clone(),
-        What::Network(path) | What::Script(path) | What::Recipe { file: path, .. } => path.display().to_string(),
-        What::Command(words) => words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "),
-    }
 }
 
 /// `info TOPIC`: cards, devices, models, experiments, or a network from the inside.

@@ -166,7 +166,10 @@ static TASKS: [(&str, &[&str]); 8] = [
         &["sequence", "batch", "attention", "head", "transformers", "loss", "adversary", "model", "model-file"],
     ),
     ("The card", &["gpu", "like", "cudnn-workspace", "memory-limit"]),
-    ("The training", &["precision", "optimizer", "optimizer-impl", "steps", "loop", "hf-args", "config", "set"]),
+    (
+        "The training",
+        &["precision", "optimizer", "optimizer-impl", "steps", "loop", "hf-args", "recipe", "config", "set"],
+    ),
     (
         "Make it fit",
         &[

@@ -1,7 +1,7 @@
 //! The command line as data.
 //!
 //! There is one file per group of flags; the command line (`cli`) is composed of them. Flags that describe the run make a [`RunSpec`], which
-//! configuration files (`config`), arguments of transformers (`hf_args`), scans (`axes`) and lock files edit.
+//! configuration files (`config`), arguments of transformers (`hf_args`), recipes of trainers (`recipe`), scans (`axes`) and lock files edit.
 
 pub(crate) mod axes;
 mod bench;
@@ -25,6 +25,7 @@ mod output;
 mod paper;
 mod parallel;
 mod plan;
+mod recipe;
 #[cfg(target_os = "linux")]
 mod rehearse;
 mod replay;
@@ -64,7 +65,7 @@ pub(crate) use loop_shape::LoopArgs;
 pub(crate) use man::ManArgs;
 #[cfg(feature = "mcp")]
 pub(crate) use mcp::McpArgs;
-pub(crate) use model::ModelArgs;
+pub(crate) use model::{ModelArgs, ONLY_BUILT_IN};
 pub(crate) use monitor::MonitorArgs;
 pub(crate) use output::OutputArgs;
 pub(crate) use paper::{AskCudnn, FitArgs, PaperArgs, PredictArgs};
@@ -158,6 +159,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Invocation, Refusal> {
     let set = set::of(&cli.command)?;
     let run = run(&cli.command, &files.fields, &set.fields);
     let run = run.map_err(|error| at_its_source(Failure::from(error), &files.sources))?;
+    let run = RunSpec { left_out: files.left_out, ..run };
     let notes = notes.into_iter().chain(files.notes).chain(set.notes).collect();
     Ok(Invocation { cli, run, axes, sources: files.sources, notes })
 }

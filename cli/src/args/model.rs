@@ -10,6 +10,9 @@ use lab::run::{AttentionName, ModelSpec, UsualRelease};
 
 use super::values;
 
+/// Variable that keeps `predict` from starting a Python: an assistant's tools set it, which read files and run nothing.
+pub(crate) const ONLY_BUILT_IN: &str = "VRAMLAB_ONLY_BUILT_IN";
+
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {

@@ -29,6 +29,10 @@ pub(crate) struct TrainingArgs {
     /// `vramlab predict --help` ends with a list of settings and their flags.
     #[arg(long, value_name = "FILE")]
     pub hf_args: Option<PathBuf>,
+    /// Take settings from a recipe of axolotl, LLaMA-Factory, TRL, torchtune or ms-swift, without the trainer. Typed flags override them; keys that
+    /// change memory and are not supported are an error by name, or named in a note.
+    #[arg(long, value_name = "FILE.yaml", conflicts_with = "hf_args")]
+    pub recipe: Option<PathBuf>,
     /// Examples per step; with --accumulate, of each micro-batch [default: the model's].
     #[arg(long, help_heading = values::MOST_USED, value_name = "N")]
     pub batch: Option<usize>,
@@ -200,6 +204,7 @@ impl TrainArgs {
             },
             parallel: self.parallel.spec(),
             begin: BeginSpec { load: self.weights.load.clone(), resume: self.weights.resume.clone() },
+            left_out: Vec::new(),
         }
     }
 }

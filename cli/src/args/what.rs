@@ -17,14 +17,14 @@ pub(super) enum What {
     Script(PathBuf),
     /// A file that describes a network: a `config.json`, a `.pt2`, TOML.
     Network(PathBuf),
-    /// A file with settings, and the network that it names: arguments of transformers, or flags in TOML.
+    /// A file with settings, and the network that it names: a recipe of a trainer, arguments of transformers, or flags in TOML.
     Recipe {
         /// The flag that takes the file.
         flag: &'static str,
         /// The file.
         file: PathBuf,
-        /// The network that it names, if it names one.
-        network: Option<Box<What>>,
+        /// The network that it names, if it names one: a folder, or a name on the hub.
+        network: Option<String>,
     },
     /// A network of this program.
     BuiltIn(String),
@@ -156,8 +156,11 @@ fn describes_layers(path: &Path) -> bool {
     table.is_none_or(|table| table.contains_key("layer") || table.contains_key("input"))
 }
 
-/// Returns arguments of transformers (or of a trainer around it), with the network that they name.
+/// Returns a recipe of a trainer, or arguments of transformers, with the network that they name.
 fn recipe(path: &Path) -> Result<What, Failure> {
+    if let Some(recipe) = lab::recipes::Recipe::read(path)? {
+        return Ok(What::Recipe { flag: "--recipe", file: path.into(), network: recipe.network });
+    }
     const KEYS: [&str; 3] = ["model_name_or_path", "base_model", "model_name"];
     let text = text(path).unwrap_or_default();
     let value = |line: &str| {
@@ -167,8 +170,7 @@ fn recipe(path: &Path) -> Result<What, Failure> {
         KEYS.contains(&key).then(|| value.trim_matches(['"', '\'']).to_string())
     };
     let network = text.lines().find_map(value).filter(|name| !name.is_empty());
-    let network = network.map(|name| named(&name)).transpose()?;
-    Ok(What::Recipe { flag: "--hf-args", file: path.into(), network: network.map(Box::new) })
+    Ok(What::Recipe { flag: "--hf-args", file: path.into(), network })
 }
 
 fn text(path: &Path) -> Option<String> {
@@ -199,8 +201,9 @@ mod tests {
         assert_eq!(word(folder.path()), What::Network(config), "a folder of a model");
         assert_eq!(word(&layers), What::Network(layers.clone()));
         assert_eq!(word(&flags), What::Recipe { flag: "--config", file: flags, network: None });
-        let network = Some(Box::new(What::BuiltIn("gpt2".into())));
-        assert_eq!(word(&yaml), What::Recipe { flag: "--hf-args", file: yaml, network });
+        assert_eq!(word(&yaml), What::Recipe { flag: "--hf-args", file: yaml, network: Some("gpt2".into()) });
+        let axolotl = write("axolotl.yml", "base_model: gpt2\nmicro_batch_size: 4\n");
+        assert_eq!(word(&axolotl), What::Recipe { flag: "--recipe", file: axolotl, network: Some("gpt2".into()) });
         assert_eq!(named("gpt2").unwrap(), What::BuiltIn("gpt2".into()));
         assert_eq!(named("python3.12").unwrap(), What::Command(vec!["python3.12".into()]));
         for word in ["models.py:Net", "org/none-of-this-name", "Gemma3ForCausalLM", "timm:vit_base_patch16_224"] {

@@ -6,12 +6,9 @@ use lab::any_model::{Driver, Told, Which, options, which};
 use lab::run::RunSpec;
 
 use super::plan::on_paper;
-use crate::args::PredictArgs;
+use crate::args::{ONLY_BUILT_IN, PredictArgs};
 use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
-
-/// Variable that keeps `predict` from starting a Python: an assistant's tools set it, which read files and run nothing.
-pub(crate) const ONLY_BUILT_IN: &str = "VRAMLAB_ONLY_BUILT_IN";
 
 /// What becomes of a model that a command names.
 pub(crate) enum Prepared {

@@ -39,6 +39,7 @@ pub(super) fn rehearsed(word: &str, python: &Path, args: &PredictArgs, spec: &Ru
     if result.prediction.as_ref().and_then(|prediction| prediction.fits) == Some(false) {
         result.tries = Some(training.tries(&found, spec)?);
     }
+    result.warnings.iter().for_each(|warning| ui.tell_after(warning));
     output::deliver_findings(ui, &args.output, args.page.html.as_ref(), &result)?;
     Ok(if result.tries.is_some() { Code::Check } else { Code::Done })
 }

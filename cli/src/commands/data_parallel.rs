@@ -82,13 +82,13 @@ fn run(spec: &RunSpec, args: &OutputArgs, ui: &Ui) -> Result<(TrainResult, Optio
     };
     let deviations = warnings::of_all(&devices);
     warnings::tell(deviations, ui);
-    divided.notes.iter().for_each(|note| ui.tell_after(note.clone()));
+    divided.session.notes.iter().chain(&divided.notes).for_each(|note| ui.tell_after(note.clone()));
     let ranks = result.as_ref().map_or(&[][..], |result| &result.ranks[..]);
     let parameters = ranks.first().map(|rank| rank.parameters);
     let settings = &divided.settings;
     let formula = Accounting::of(settings).model_states(parameters.unwrap_or(0), settings.ranks as u64, settings.stage);
     let session = &divided.session;
-    let said: Vec<String> = session.network.warnings().iter().chain(&divided.notes).cloned().collect();
+    let said: Vec<String> = session.warnings().into_iter().chain(divided.notes.iter().cloned()).collect();
     let found = TrainResult {
         data_parallel: result.as_ref().map(|_| DataParallelFigures::of(settings, formula)),
         ranks: ranks.iter().map(Into::into).collect(),

@@ -38,7 +38,7 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         settings.remove("steps");
     }
     ui.note(format!("settings:\n{}", config_text(&settings).trim_end()));
-    warnings::tell_first(session.network.warnings(), true, ui);
+    warnings::tell_first(&session.warnings(), true, ui);
     let found = {
         // A spinner: the number of runs is not known.
         let progress = Progress::new(ui, 0);
@@ -53,7 +53,7 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     let found = FitResult {
         settings,
         model: format!("{}: {}", session.name(), session.description()),
-        warnings: warnings::all(session.network.warnings(), found.deviations),
+        warnings: warnings::all(&session.warnings(), found.deviations),
         premises: session.premises.into_iter().filter(|premise| premise.name != of.premise()).collect(),
         card: cards::of_gpu(spec.device.gpu),
         largest_with_least_context: found.perhaps.or(found.fit.largest),

@@ -11,8 +11,7 @@ use lab::python::{Python, of_process};
 use lab::run::{KnowsWorkspaces, WorkspaceTable, built_in_workspaces};
 use memcore::profile::ConvolutionCase;
 
-use super::any_model::ONLY_BUILT_IN;
-use crate::args::AskCudnn;
+use crate::args::{AskCudnn, ONLY_BUILT_IN};
 use crate::exit::Result;
 use crate::file_lock::FileLock;
 use crate::ui::Ui;

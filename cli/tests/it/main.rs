@@ -28,6 +28,7 @@ mod plan;
 mod prediction;
 mod premises;
 mod profiles;
+mod recipes;
 mod refusals;
 mod rehearse;
 mod rehearse_attacks;

@@ -41,6 +41,7 @@ pub fn answer(chosen: ChosenNetwork, rehearsed: &Rehearsed, spec: &RunSpec) -> R
         peak: Some(peak),
         reason: Some("a rehearsal computes no losses and no times".into()),
         interrupted: rehearsed.interrupted,
+        warnings: spec.left_out.clone(),
         prediction: Some(prediction(found, spec, (allocated, reserved), rank)),
         chosen: Some(chosen),
         rehearsal: Some(Box::new(found.clone())),

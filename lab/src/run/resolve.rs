@@ -52,7 +52,7 @@ pub fn resolve(spec: &RunSpec, backends: &'static [Entry]) -> Result<Session> {
     premises.extend(profile::environment(&spec.profile));
     let (target, remarks) = target(&with_seed(spec, run.seed), backends)?;
     let in_force = in_force(spec, &run, data, &network, &target);
-    let notes = unreached(&run).into_iter().collect();
+    let notes = unreached(&run).into_iter().chain(spec.left_out.iter().cloned()).collect();
     Ok(Session { network, run, source, target, premises, steps_said, in_force, notes, remarks })
 }
 

@@ -46,6 +46,9 @@ pub struct RunSpec {
     /// Its beginning.
     #[serde(flatten)]
     pub begin: BeginSpec,
+    /// Sentences on what a file asks for and this run does otherwise. Not a field of a run.
+    #[serde(skip)]
+    pub left_out: Vec<String>,
 }
 
 /// A network, and how it differs from its default form.

@@ -150,7 +150,7 @@ impl Server {
     async fn output(&self, call: Call, json: &Path, cancelled: impl Future<Output = ()>) -> io::Result<Output> {
         let folder = if call.is_script { self.scripts.as_ref() } else { None }.unwrap_or(&self.files);
         let mut command = tokio::process::Command::new(&self.program);
-        command.env(crate::commands::any_model::ONLY_BUILT_IN, "1");
+        command.env(crate::args::ONLY_BUILT_IN, "1");
         command.args(call.words).args(["--color=never", "--json"]).arg(json).args(call.last);
         command.current_dir(folder.root()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn()?;

@@ -24,6 +24,8 @@ pub struct Around<'a> {
     pub release: Option<Release>,
     /// Training loop that a flag names.
     pub script: Option<Script>,
+    /// True if the run has a plain loop only: the user's Python builds the network, or a step is divided among ranks.
+    pub plain: bool,
 }
 
 /// Type of the weights, before autocast.
@@ -65,8 +67,33 @@ impl Around<'_> {
         precision(arguments, weights, found);
     }
 
+    /// Adds the loop of a trainer that is made around the `Trainer` of transformers.
+    pub(crate) fn with_trainer(&self, found: &mut HfArgs) {
+        let tuned = ["lora", "load-in-4bit", "load-in-8bit"].iter().any(|field| found.fields.contains_key(*field));
+        let around = Self { plain: self.plain || tuned, ..*self };
+        around.choose_loop(self.release.is_some_and(|release| !release.has_trainer()), found);
+    }
+
+    /// Returns the name of the type in which the network's file is saved, if it says one.
+    pub(crate) fn saved_type(&self) -> Option<&'static str> {
+        match SavedType::of_file(self.config?).ok()? {
+            SavedType::Named(dtype) => Some(dtype.name()),
+            _ => None,
+        }
+    }
+
     /// Chooses the library's own loop if it is represented, else the plain loop with the settings of the library's.
     fn choose_loop(&self, of_4: bool, found: &mut HfArgs) {
+        if self.plain {
+            found
+                .left_out
+                .push("the Trainer of transformers (counted as a plain loop with its optimizer and clipping)".into());
+            found.fields.insert("keep".into(), "loss".into());
+            usual(of_4, found);
+            // AdamW decays in place, and the driver's program has no rate to decay by.
+            found.fields.remove("weight-decay");
+            return;
+        }
         if self.config.is_some() && self.script != Some(Script::Plain) && !of_4 {
             found.fields.insert("loop".into(), "trainer".into());
             if found.clips_nothing {

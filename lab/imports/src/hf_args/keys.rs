@@ -77,3 +77,17 @@ pub(super) const ONLY_5: &[&str] = &[
 /// Arguments that only `TrainingArguments` has.
 pub(super) const OF_TRAINER: &[&str] =
     &["per_device_train_batch_size", "output_dir", "gradient_accumulation_steps", "num_train_epochs"];
+
+/// Arguments that become fields of a run or are read together.
+#[rustfmt::skip]
+const READ: &[&str] = &[
+    "per_device_train_batch_size", "gradient_accumulation_steps", "max_seq_length", "max_length", "block_size", "model_max_length", "seed",
+    "learning_rate", "weight_decay", "max_grad_norm", "gradient_checkpointing", "gradient_checkpointing_kwargs", "tf32", "optim", "bf16", "fp16",
+    "torch_dtype", "dtype", "attn_implementation", "accelerator_config", "eval_strategy", "do_eval", "eval_on_start", "use_cpu",
+    "resume_from_checkpoint", "local_rank", "model_name_or_path", "config_name",
+];
+
+/// Returns the names of all arguments that are known.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    READ.iter().chain(WITHOUT_WEIGHT).copied().chain(NOT_HERE.iter().map(|(name, _)| *name))
+}

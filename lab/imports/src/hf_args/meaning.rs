@@ -127,7 +127,7 @@ pub(super) fn plain_dtype(name: &str) -> &str {
     name.strip_prefix("torch.").unwrap_or(name)
 }
 
-pub(super) fn is_on(value: &Value) -> bool {
+pub(crate) fn is_on(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
         Value::Number(number) => number.as_f64() != Some(0.0),

@@ -17,7 +17,10 @@ use lab_base::error::{Error, Result};
 use serde_json::{Map, Value};
 
 pub use around::Around;
+pub(crate) use found::{Effect, said};
 pub use found::{HfArgs, Refused};
+pub(crate) use keys::names;
+pub(crate) use meaning::is_on;
 
 /// Reads a file. Its meaning depends on the network's file, and on the flags beside it.
 ///

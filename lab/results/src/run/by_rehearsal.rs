@@ -17,7 +17,13 @@ impl TrainResult {
         sections.extend(chosen.sections());
         sections.extend(self.tries.clone().map(Section::Try));
         let rehearsal = self.rehearsal.as_deref();
-        sections.extend(rehearsal.and_then(exactness).map(Section::Note));
+        let exactness = match self.warnings.is_empty() {
+            true => rehearsal.and_then(exactness),
+            false => {
+                Some("Not exact: the warnings say how this training differs from the one that was asked for.".into())
+            }
+        };
+        sections.extend(exactness.map(Section::Note));
         let mut more = chosen.details();
         more.extend(rehearsal.map(told).unwrap_or_default());
         sections.push(Section::Details { title: "The rehearsal".into(), sections: more });

@@ -1,0 +1,44 @@
+//! Names of optimizers in recipes: those of transformers' `OptimizerNames`, which most trainers take.
+
+use lab_training::OptimizerKind;
+use serde_json::Value;
+
+use super::keys::Taken;
+
+/// Names in recipes, the optimizer here, and its form. One that this program does not have yet is an error by the recipe's own name.
+#[rustfmt::skip]
+const NAMES: &[(&[&str], &str, Option<&str>)] = &[
+    (&["adamw_torch_fused"], "adamw", Some("fused")),
+    (&["adamw_torch", "adamw_hf", "adamw"], "adamw", Some("foreach")),
+    (&["sgd"], "sgd", Some("foreach")),
+    (&["adagrad"], "adagrad", Some("foreach")),
+    (&["rmsprop"], "rmsprop", Some("foreach")),
+    (&["adamw_bnb_8bit", "adamw_8bit"], "adamw8bit", None),
+    (&["paged_adamw_8bit"], "paged-adamw8bit", None),
+    (&["paged_adamw", "paged_adamw_32bit"], "paged-adamw", None),
+    (&["adafactor"], "adafactor", None),
+    (&["lion", "lion_32bit"], "lion", None),
+    (&["lion_8bit"], "lion8bit", None),
+    (&["paged_lion_8bit"], "paged-lion8bit", None),
+    (&["paged_lion", "paged_lion_32bit"], "paged-lion", None),
+    (&["rmsprop_bnb_8bit"], "rmsprop8bit", None),
+    (&["ademamix"], "ademamix", None),
+    (&["ademamix_8bit"], "ademamix8bit", None),
+    (&["nadam"], "nadam", None),
+    (&["muon"], "muon", None),
+];
+
+/// Sets the optimizer that a key names.
+pub(super) fn set(taken: &mut Taken<'_>, key: &str, value: &Value) {
+    let name = value.as_str().unwrap_or_default().to_ascii_lowercase();
+    let known = NAMES.iter().find(|(names, _, _)| names.contains(&name.as_str()));
+    match known.filter(|(_, kind, _)| OptimizerKind::parse(kind).is_ok()) {
+        Some((_, kind, form)) => {
+            taken.set("optimizer", *kind);
+            if let Some(form) = form {
+                taken.set("optimizer-impl", *form);
+            }
+        }
+        None => taken.unsupported(key, value, Some("optimizer")),
+    }
+}
