@@ -8,11 +8,11 @@ use lab_base::error::{Error, Result};
 use lab_base::figures::counted;
 use lab_imports::huggingface::{self, MAX_GRAD_NORM};
 use lab_imports::model_file;
-use lab_models::{Defaults, Input, Lora, Recompute};
+use lab_models::{Defaults, Input, Lora};
 use lab_training::data::{DataSpec, Split, Synthetic};
 use lab_training::pipeline;
 use lab_training::record::RowsKept;
-use lab_training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source};
+use lab_training::{OptimizerKind, OptimizerSettings, Precision, Quantized, RunSettings, Schedule, Source};
 use memcore::optim::Implementation;
 
 use super::choices::{OptimizerForm, SizeList, ZeroGrad};
