@@ -102,7 +102,23 @@ QUANTIZED = [
     case("qwen2 int8", QWEN2, {"r": 8}, quantization={"load_in_8bit": True}, precision="bf16"),
     case("llama int8 autocast", LLAMA, ALL, quantization={"load_in_8bit": True}, precision="bf16_autocast"),
 ]
-FAMILIES = {"adapters": ADAPTERS, "dora": DORA, "quantized": QUANTIZED}
+BY_TRAINER = {"loop": "trainer", "optimizer": "adamw_torch_fused: AdamW(lr=5e-5, fused=True)", "use_cache": False}
+TRAINER = [
+    case("llama", LLAMA, ALL, **BY_TRAINER),
+    case("llama checkpointed", LLAMA, {"r": 8}, **BY_TRAINER, **BLOCKS),
+    case("llama autocast", LLAMA, ALL, precision="autocast", **BY_TRAINER),
+    case("llama bf16 autocast checkpointed", LLAMA, ALL, precision="bf16_autocast", **BY_TRAINER, **BLOCKS),
+    case("qwen2 bf16 autocast", QWEN2, ALL, precision="bf16_autocast", **BY_TRAINER),
+    case("gpt2 autocast", GPT2, {"r": 8}, precision="autocast", **BY_TRAINER),
+    case("bert autocast", BERT, ALL, precision="autocast", **BY_TRAINER),
+    case("llama dora autocast checkpointed", LLAMA, {**ALL, "use_dora": True}, precision="bf16_autocast", **BY_TRAINER, **BLOCKS),
+    case("llama nf4 autocast checkpointed", LLAMA, ALL, quantization=NF4, precision="bf16_autocast", **BY_TRAINER, **BLOCKS),
+    case("llama nf4 twice", LLAMA, ALL, quantization=TWICE, precision="bf16_autocast", **BY_TRAINER),
+    case("qwen3 nf4 autocast checkpointed", QWEN3, {"r": 8}, quantization=TWICE, precision="bf16_autocast", **BY_TRAINER, **BLOCKS),
+    case("wide nf4 autocast checkpointed", WIDE, ALL, quantization=NF4, precision="bf16_autocast", seq=512, **BY_TRAINER, **BLOCKS),
+    case("llama int8 autocast checkpointed", LLAMA, ALL, quantization={"load_in_8bit": True}, precision="bf16_autocast", **BY_TRAINER, **BLOCKS),
+]
+FAMILIES = {"adapters_trainer": TRAINER, "adapters": ADAPTERS, "dora": DORA, "quantized": QUANTIZED}
 
 if __name__ == "__main__":
     json.dump(FAMILIES[sys.argv[1]], sys.stdout)

@@ -19,7 +19,7 @@ def checked(case):
 
     Raises an error where another loop would be needed: that of `Trainer`, of several batches a step, of files with saved types."""
     options = {**USUAL, **case.get("options", {})}
-    for name, known in {"loop": ("plain",), "grad_accumulation": (1,), "precision": ("fp32", "bf16", "fp16", "autocast", "bf16_autocast")}.items():
+    for name, known in {"loop": ("plain", "trainer"), "grad_accumulation": (1,), "precision": ("fp32", "bf16", "fp16", "autocast", "bf16_autocast")}.items():
         if options[name] not in known:
             raise ValueError(f"{case['name']}: {name} {options[name]!r} is not recorded here")
     kind = case.get("class") or CLASSES.get(case["config"]["model_type"])
@@ -77,16 +77,18 @@ def batch_of(case, options, model):
 def record(case):
     """The recording of a case."""
     import torch
-    import transformers
     torch.backends.cudnn.enabled = False
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.manual_seed(0)
     case, options = checked(case)
     rows = Rows()
     model = adapters.put_on_card(made(case, options), options).train()
-    if options["gradient_checkpointing"]:
+    if options["gradient_checkpointing"] and options["loop"] == "plain":
         reentrant = options["gradient_checkpointing"] == "reentrant"
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+    if options["loop"] == "trainer":
+        trained_by_library(rows, model, case, options)
+        return told(case, options, model, rows)
     name, _, arguments = options["optimizer"].partition("(")
     optimizer = eval(f"{name}(model.parameters(), {arguments}", {"torch": torch, "model": model})
     lower = torch.autocast("cuda", dtype=torch.bfloat16) if "autocast" in options["precision"] else contextlib.nullcontext()
@@ -109,6 +111,62 @@ def record(case):
         optimizer.step()
         rows(f"s{step}.step")
     rows("end")
+    return told(case, options, model, rows)
+
+
+def trained_by_library(rows, model, case, options):
+    """Three steps of the library's own `Trainer`: its callbacks and two methods take the rows."""
+    import tempfile
+
+    import torch
+    import transformers
+
+    step = 0
+
+    class Recorded(transformers.Trainer):
+        def compute_loss(self, *given, **named):
+            loss = super().compute_loss(*given, **named)
+            rows(f"s{step}.forward")
+            return loss
+
+        def training_step(self, *given, **named):
+            loss = super().training_step(*given, **named)
+            rows(f"s{step}.backward")
+            return loss
+
+    class Taken(transformers.TrainerCallback):
+        def on_train_begin(self, *given, **named):
+            rows("model")
+
+        def on_step_begin(self, *given, **named):
+            rows(f"s{step}.input")
+
+        def on_pre_optimizer_step(self, *given, **named):
+            rows(f"s{step}.clip")
+
+        def on_optimizer_step(self, *given, **named):
+            rows(f"s{step}.step")
+
+        def on_step_end(self, *given, **named):
+            nonlocal step
+            rows(f"s{step}.zero_grad")
+            step += 1
+
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = transformers.TrainingArguments(
+            folder, max_steps=3, per_device_train_batch_size=case["batch"], logging_strategy="no", save_strategy="no", report_to=[], disable_tqdm=True,
+            bf16="autocast" in options["precision"], gradient_checkpointing=bool(options["gradient_checkpointing"]), dataloader_pin_memory=False)
+        ids = torch.randint(3, case["config"]["vocab_size"], (64, case["seq"]))
+        data = [{"input_ids": one, "labels": one.clone()} for one in ids]
+        trainer = Recorded(model, arguments, train_dataset=data, data_collator=transformers.default_data_collator, callbacks=[Taken()])
+        trainer.train()
+
+
+def told(case, options, model, rows):
+    """The recording of a case."""
+    import torch
+    import transformers
+
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     parameters = sum(p.numel() for p in model.parameters())
     config = {**case["config"], "transformers_version": transformers.__version__}

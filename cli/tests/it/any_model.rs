@@ -75,13 +75,23 @@ fn a_network_that_is_built_in_is_left_to_python_for_what_libraries_do() {
     let config = json!({ "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 128,
         "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100 });
     fs::write(played.folder.path().join("config.json"), config.to_string()).unwrap();
-    let built_in = played.predict("config.json", &["--lora", "8"]);
-    assert!(built_in.code == Some(0) && !built_in.stderr.contains("not built in"), "{}", built_in.stderr);
+    for flags in [
+        &["--lora", "8"][..],
+        &["--lora", "8", "--checkpoint", "blocks", "--dora"],
+        &["--lora", "8", "--precision", "autocast-bf16"],
+        &["--lora", "8", "--precision", "bf16", "--load-in-4bit", "--double-quant"],
+        &["--lora", "8", "--precision", "bf16", "--load-in-8bit", "--checkpoint", "blocks"],
+    ] {
+        let built_in = played.predict("config.json", flags);
+        assert!(
+            built_in.code == Some(0) && !built_in.stderr.contains("not built in"),
+            "{flags:?}: {}",
+            built_in.stderr
+        );
+    }
     for (flags, why) in [
-        (&["--lora", "8", "--checkpoint", "blocks"][..], "--lora (adapters with --checkpoint)"),
-        (&["--lora", "8", "--precision", "autocast-bf16"], "--lora (adapters with autocast)"),
-        (&["--load-in-4bit"], "--load-in-4bit (bitsandbytes keeps these weights)"),
-        (&["--load-in-8bit", "--lora", "8"], "--load-in-8bit (bitsandbytes keeps these weights)"),
+        (&["--load-in-4bit", "--precision", "bf16"][..], "--load-in-4bit (quantized weights without adapters)"),
+        (&["--load-in-8bit", "--lora", "8"], "--load-in-8bit (weights that are quantized from float32)"),
     ] {
         let ran = played.predict("config.json", &[flags, &["--script"]].concat());
         assert_eq!(ran.code, Some(2), "{flags:?}: {}", ran.stderr);
@@ -91,7 +101,11 @@ fn a_network_that_is_built_in_is_left_to_python_for_what_libraries_do() {
     let request: Value = serde_json::from_slice(&fs::read(seen.path()).unwrap()).unwrap();
     assert_eq!((&request["bits"], &request["lora"]), (&json!(8), &json!(8)));
     let gpt = run(&["predict", "gpt2", "--load-in-4bit"]);
-    assert!(gpt.code == Some(2) && gpt.stderr.contains("your Python builds the network"), "{}", gpt.stderr);
+    assert!(
+        gpt.code == Some(2) && gpt.stderr.contains("your Python and its bitsandbytes build the network"),
+        "{}",
+        gpt.stderr
+    );
 }
 
 #[test]

@@ -24,6 +24,8 @@ mod size {
     pub(super) const NUMERICS: u32 = 8;
     /// The training itself changes.
     pub(super) const OPTIMIZER: u32 = 16;
+    /// Other parameters are trained.
+    pub(super) const ADAPTERS: u32 = 24;
     pub(super) const SEQUENCE: u32 = 32;
 }
 
@@ -35,6 +37,7 @@ pub(super) enum Axis {
     Optimizer,
     /// An optimizer that holds more: for comparison.
     LargerOptimizer,
+    Adapters,
     Form,
     Checkpoint,
     Attention,
@@ -115,7 +118,9 @@ impl Change {
             }
             // Gradients exist while the next micro-batch runs; what is gathered exists beside the shards.
             Axis::Split | Axis::Buckets | Axis::Zero => Helps::Often,
-            Axis::Sequence | Axis::Precision | Axis::Optimizer | Axis::LargerOptimizer => Helps::Unknown,
+            Axis::Sequence | Axis::Precision | Axis::Optimizer | Axis::LargerOptimizer | Axis::Adapters => {
+                Helps::Unknown
+            }
         };
         Move { axis: self.axis as usize, size: self.size, helps }
     }
@@ -149,6 +154,7 @@ pub(super) fn of(spec: &RunSpec, session: &Session, tensors: u64) -> Vec<Change>
     let mut changes = shorter(spec, session, script);
     changes.extend(precisions(spec, run, script));
     changes.extend(optimizers(run.optimizer.kind, script));
+    changes.extend(adapters(spec, session));
     changes.extend(forms(run, script));
     changes.extend(lines(spec, session, script));
     changes.extend(allocator(spec));
@@ -308,6 +314,40 @@ fn optimizers(kind: OptimizerKind, script: Script) -> Vec<Change> {
     };
     let smaller = less.iter().enumerate().map(|(i, other)| to(Axis::Optimizer, i, *other));
     smaller.chain(more.iter().enumerate().map(|(i, other)| to(Axis::LargerOptimizer, i, *other))).collect()
+}
+
+/// The rank of the adapters that are proposed.
+const RANK: usize = 16;
+
+/// Adapters instead of the network, and 4-bit weights below them, where both are built in.
+fn adapters(spec: &RunSpec, session: &Session) -> Vec<Change> {
+    let Network::Pretrained(model, _) = &session.network else { return Vec::new() };
+    let training = &spec.training;
+    let others =
+        training.freeze.is_some() || spec.shape.ema.is_some() || spec.shape.channels_last || spec.model.built_on_device;
+    if others || spec.parallel != RunSpec::default().parallel || !model.is_language_model() {
+        return Vec::new();
+    }
+    let to = |more: u32, words: &str, line: &str, edit: fn(&mut RunSpec)| {
+        Change::new((Axis::Adapters, size::ADAPTERS + more), words, line, edit)
+    };
+    let mut changes = Vec::new();
+    let adapted = training.lora.is_some();
+    if !adapted && model.lora_target().is_some() {
+        let line = "get_peft_model(model, LoraConfig(r=16))";
+        changes.push(to(0, "LoRA of rank 16", line, |spec| spec.training.lora = Some(RANK)));
+    }
+    let half = matches!(session.run.precision, Precision::Bf16 | Precision::Fp16 | Precision::Bf16AutocastBf16);
+    let quantizes = half && session.run.quantized.is_none() && model.not_quantized().is_some();
+    if quantizes && (adapted || !changes.is_empty()) {
+        let words = if adapted { "4-bit weights" } else { "LoRA of rank 16 beside 4-bit weights" };
+        let line = "BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"nf4\", …)";
+        changes.push(to(1, words, line, |spec| {
+            spec.training.lora.get_or_insert(RANK);
+            spec.model.load_in_4bit = true;
+        }));
+    }
+    changes
 }
 
 /// The lowest compute capability with instructions for bfloat16.
