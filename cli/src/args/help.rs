@@ -51,7 +51,7 @@ static SHORT: [Short; 9] = [
             ("global-batch", "Examples of a step, on all cards together"),
             ("gpu", "The card (rtx4090, \"RTX 4090\") or memory (24GiB)"),
             ("sequence", "Tokens per example"),
-            ("allow", "Changes of results: numbers, optimizer"),
+            ("allow", "Changes of results: numbers, optimizer, adapters"),
             ("precision", "fp32, bf16, fp16, autocast-bf16, autocast-fp16"),
             ("optimizer", "adamw, adam, sgd, momentum, rmsprop, adagrad"),
             ("data-parallel", "Cards that divide a step's batch"),

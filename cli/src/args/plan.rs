@@ -12,6 +12,8 @@ pub(crate) enum Change {
     Numbers,
     /// Another optimizer.
     Optimizer,
+    /// Adapters (LoRA, QLoRA) instead of the network.
+    Adapters,
 }
 
 impl Change {
@@ -20,6 +22,7 @@ impl Change {
         match self {
             Self::Numbers => "numbers",
             Self::Optimizer => "optimizer",
+            Self::Adapters => "adapters",
         }
     }
 }
@@ -62,6 +65,10 @@ impl PlanArgs {
     /// What may change of the training's results.
     pub(crate) fn allowed(&self) -> Allowed {
         let may = |change| self.allow.contains(&change);
-        Allowed { numbers: may(Change::Numbers), optimizer: may(Change::Optimizer) }
+        Allowed {
+            numbers: may(Change::Numbers),
+            optimizer: may(Change::Optimizer),
+            adapters: may(Change::Adapters),
+        }
     }
 }

@@ -41,7 +41,7 @@ pub struct TrainingPlan {
     pub tried: usize,
     /// Number of choices of techniques that were not divided: even whole they are slower than the best.
     pub left_out: usize,
-    /// Changes of the training's results that the search was allowed to make: `numbers`, `optimizer`.
+    /// Changes of the training's results that the search was allowed to make: `numbers`, `optimizer`, `adapters`.
     pub allowed: Vec<String>,
     /// What the figures include, and what they do not.
     #[serde(default)]
@@ -206,7 +206,7 @@ impl TrainingPlan {
         };
         let also = match self.allowed.is_empty() {
             true => {
-                " Results of the training stay as they are but for rounding; `--allow numbers,optimizer` tries more."
+                " Results of the training stay as they are but for rounding; `--allow numbers,optimizer,adapters` tries more."
             }
             false => "",
         };

@@ -19,6 +19,8 @@ pub struct Allowed {
     pub numbers: bool,
     /// Another optimizer.
     pub optimizer: bool,
+    /// Adapters (LoRA, QLoRA) instead of the network.
+    pub adapters: bool,
 }
 
 /// A search for the fastest way to make a step of so many examples.

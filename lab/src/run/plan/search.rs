@@ -78,6 +78,7 @@ impl Planner<'_> {
             Axis::Sequence | Axis::LargerOptimizer | Axis::Split => false,
             Axis::Precision => self.allowed.numbers,
             Axis::Optimizer => self.allowed.optimizer,
+            Axis::Adapters => self.allowed.adapters,
             _ => true,
         });
         let settings = [Axis::Keep, Axis::ZeroGrad, Axis::Allocator, Axis::Buckets, Axis::Zero];
