@@ -112,11 +112,6 @@ TRAINER = [
     case("gpt2 autocast", GPT2, {"r": 8}, precision="autocast", **BY_TRAINER),
     case("bert autocast", BERT, ALL, precision="autocast", **BY_TRAINER),
     case("llama dora autocast checkpointed", LLAMA, {**ALL, "use_dora": True}, precision="bf16_autocast", **BY_TRAINER, **BLOCKS),
-    case("llama nf4 autocast checkpointed", LLAMA, ALL, quantization=NF4, precision="bf16_autocast", **BY_TRAINER, **BLOCKS),
-    case("llama nf4 twice", LLAMA, ALL, quantization=TWICE, precision="bf16_autocast", **BY_TRAINER),
-    case("qwen3 nf4 autocast checkpointed", QWEN3, {"r": 8}, quantization=TWICE, precision="bf16_autocast", **BY_TRAINER, **BLOCKS),
-    case("wide nf4 autocast checkpointed", WIDE, ALL, quantization=NF4, precision="bf16_autocast", seq=512, **BY_TRAINER, **BLOCKS),
-    case("llama int8 autocast checkpointed", LLAMA, ALL, quantization={"load_in_8bit": True}, precision="bf16_autocast", **BY_TRAINER, **BLOCKS),
 ]
 FAMILIES = {"adapters_trainer": TRAINER, "adapters": ADAPTERS, "dora": DORA, "quantized": QUANTIZED}
 

@@ -14,6 +14,7 @@ mod mobilenet;
 mod network;
 mod options;
 mod pieces;
+mod quantized;
 mod recompute;
 mod resnet;
 mod seq2seq;
@@ -28,6 +29,7 @@ pub use lora::{Lora, LoraTarget};
 pub use network::{Architecture, Defaults, Input, Loss, Model, Places, Task};
 pub use options::ModelOptions;
 pub use pieces::{Measured, measured};
+pub use quantized::Quantized;
 pub use recompute::Recompute;
 
 use lab_base::error::{Error, Result};

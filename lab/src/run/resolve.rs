@@ -8,11 +8,11 @@ use lab_base::error::{Error, Result};
 use lab_base::figures::counted;
 use lab_imports::huggingface::{self, MAX_GRAD_NORM};
 use lab_imports::model_file;
-use lab_models::{Defaults, Input, Lora};
+use lab_models::{Defaults, Input, Lora, Quantized};
 use lab_training::data::{DataSpec, Split, Synthetic};
 use lab_training::pipeline;
 use lab_training::record::RowsKept;
-use lab_training::{OptimizerKind, OptimizerSettings, Precision, Quantized, RunSettings, Schedule, Source};
+use lab_training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source};
 use memcore::optim::Implementation;
 
 use super::choices::{OptimizerForm, SizeList, ZeroGrad};
@@ -214,13 +214,10 @@ fn lora(spec: &RunSpec, network: &Network) -> Result<Option<Lora>> {
         return Err(Error::usage("lora-dropout", format!("probability {dropout} is outside 0..1")));
     }
     network.check_lora()?;
-    let others = [("--loop trainer", spec.model.by_trainer()), ("--built-on-device", spec.model.built_on_device)];
-    if let Some((with, _)) = others.into_iter().find(|(_, asked)| *asked) {
+    if spec.model.built_on_device {
         return Err(Error::usage(
             "lora",
-            format!(
-                "vramlab does not support adapters with {with}; leave it out, or rehearse the script (vramlab predict train.py)"
-            ),
+            "vramlab does not support adapters with --built-on-device; leave it out, or rehearse the script (vramlab predict train.py)",
         ));
     }
     Ok(Some(Lora { rank: at_least_1("lora", *rank)?, target, dropout, dora: *dora }))

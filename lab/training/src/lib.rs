@@ -37,7 +37,6 @@ pub use loss::loss;
 pub use loss::loss_per;
 pub use model_network::{ModelBatch, ModelNetwork, ModelStep};
 pub use optimizer::{OptimizerKind, OptimizerSettings};
-pub use quantized::Quantized;
 pub use rows::Rows;
 pub use run::{Failed, MAX_VALUES, Partial, Progress, RunResult, train, train_from};
 pub use run::{Steps, Taken, run, take_steps};

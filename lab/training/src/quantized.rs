@@ -1,28 +1,10 @@
 //! Networks whose linear layers have weights of bitsandbytes, on the way to their training: loaded, converted, adapted.
 
+use lab_models::Quantized;
 use memcore::nn::{Bits, Converted, Init, Quantization};
 use memcore::{DType, Device, Result};
-use serde::Serialize;
 
 use super::settings::RunSettings;
-
-/// How bitsandbytes keeps the weights of linear layers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Quantized {
-    /// Bits of a value: 4 or 8.
-    pub bits: u8,
-    /// `bnb_4bit_use_double_quant`
-    pub twice: bool,
-    /// The names of layers that stay as they are: `llm_int8_skip_modules`.
-    pub kept: Vec<String>,
-}
-
-impl Quantized {
-    /// The flag that asks for it.
-    pub fn flag(&self) -> &'static str {
-        if self.bits == 4 { "load-in-4bit" } else { "load-in-8bit" }
-    }
-}
 
 impl RunSettings {
     /// Builds a network on a device, and returns it with the `Init` that made its last parameters.

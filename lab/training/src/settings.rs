@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use lab_base::error::{Error, Result};
 use lab_base::named;
-use lab_models::{Architecture, Freeze, Lora, Task};
+use lab_models::{Architecture, Freeze, Lora, Quantized, Task};
 use memcore::memory::Category;
 use memcore::nn::{Init, Parameter};
 use memcore::optim::Implementation;
@@ -14,7 +14,6 @@ use serde::Serialize;
 use super::average::Ema;
 use super::between::{Evaluation, Hold};
 use super::optimizer::OptimizerSettings;
-use super::quantized::Quantized;
 use super::schedule::{Phase, Schedule};
 use super::turns::Turns;
 use crate::record::RowsKept;

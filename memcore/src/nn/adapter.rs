@@ -2,7 +2,6 @@
 
 use super::Module;
 use super::init::Init;
-use super::linear::Linear;
 use super::parameter::{Fill, Parameter};
 use super::quantized::QuantizedWeight;
 use super::sequential::Dropout;
@@ -19,12 +18,29 @@ use crate::ops;
 /// The order of its temporaries is that of `lora.Linear.forward` in PEFT 0.21.
 pub struct LowRankAdapter {
     scope: ScopeId,
-    down: Linear,
-    up: Linear,
+    down: Projection,
+    up: Projection,
     dropout: Option<Dropout>,
     scaling: f64,
     /// `[out]`, of DoRA.
     magnitude: Option<Parameter>,
+}
+
+/// One of the two matrices, `[out, in]`.
+struct Projection {
+    scope: ScopeId,
+    weight: Parameter,
+}
+
+impl Projection {
+    fn new(init: &Init, [inputs, outputs]: [usize; 2], fill: Fill) -> Result<Self> {
+        Ok(Self { scope: init.scope(), weight: init.parameter("weight", &[outputs, inputs], fill)? })
+    }
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = context::scope(self.scope);
+        ops::linear(x, self.weight.tensor(), None)
+    }
 }
 
 /// The weight `[out, in]` and the bias of the layer that an adapter belongs to.
@@ -56,7 +72,7 @@ impl LowRankAdapter {
         let Some(options) = init.adapter() else { return Ok(None) };
         let init = init.of_adapter();
         let plain = |name: &str, inputs: usize, outputs: usize, fill: Fill| {
-            Linear::plain(&init.at(name).at("default"), inputs, outputs, false, fill)
+            Projection::new(&init.at(name).at("default"), [inputs, outputs], fill)
         };
         let dropout =
             (options.dropout > 0.0).then(|| Dropout::new(&init.at("lora_dropout").at("default"), options.dropout));
@@ -173,7 +189,11 @@ impl LowRankAdapter {
             drop(low);
             ops::t(&product)?
         };
-        let product = ops::cast(&product, x.dtype())?;
+        let product = {
+            let converted = ops::cast(&product, x.dtype())?;
+            drop(product);
+            converted
+        };
         let weight = (base.weight)()?.cast(x.dtype())?;
         let lengths = {
             let scaled = product.array().affine(self.scaling, 0.0)?;
@@ -208,7 +228,7 @@ impl LowRankAdapter {
     /// # Errors
     /// Those of the layers.
     pub(super) fn parameters(&self) -> Result<Vec<Parameter>> {
-        let both = [self.down.parameters()?, self.up.parameters()?].concat();
+        let both = [self.down.weight.clone(), self.up.weight.clone()];
         Ok(both.into_iter().chain(self.magnitude.clone()).collect())
     }
 }

@@ -35,7 +35,10 @@ impl Linear {
         let layer = match init.quantization() {
             None => Self::plain(init, inputs, outputs, bias, fill)?,
             Some(how) => {
-                let (quantized, weight) = QuantizedWeight::new(init, how, [inputs, outputs], bias)?;
+                let _scope = context::scope(init.scope());
+                let (quantized, weight) = init.quantized(|table| {
+                    QuantizedWeight::new((init.device(), init.dtype()), how, [inputs, outputs], bias, table)
+                })?;
                 let quantized = Some(Box::new(quantized));
                 Self { scope: init.scope(), weight, bias: None, quantized, adapter: None }
             }
@@ -47,7 +50,7 @@ impl Linear {
     }
 
     /// Creates the layer without an adapter.
-    pub(super) fn plain(init: &Init, inputs: usize, outputs: usize, bias: bool, fill: Fill) -> Result<Self> {
+    fn plain(init: &Init, inputs: usize, outputs: usize, bias: bool, fill: Fill) -> Result<Self> {
         let weight = init.parameter("weight", &[outputs, inputs], fill)?;
         let bias = if bias { Some(init.parameter("bias", &[outputs], fill)?) } else { None };
         Ok(Self { scope: init.scope(), weight, bias, quantized: None, adapter: None })

@@ -2,11 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::init::Init;
-use super::parameter::Parameter;
 use crate::array::Array;
 use crate::autograd::Tensor;
-use crate::context;
+use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::memory::Category;
@@ -48,28 +46,26 @@ enum Values {
 }
 
 impl QuantizedWeight {
-    /// Makes the weight `[outputs, inputs]` of a layer, and its parameter: the packed values. It arrives in the type of `init`, and is quantized on the device.
+    /// Makes the weight `[outputs, inputs]` of a layer. It arrives in this type, and is quantized on the device; `table` is what all weights share.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) on a device that computes; errors of the device.
     pub(super) fn new(
-        init: &Init,
+        (device, dtype): (&Device, DType),
         how: Quantization,
         [inputs, outputs]: [usize; 2],
         has_bias: bool,
-    ) -> Result<(Self, Parameter)> {
-        let _scope = context::scope(init.scope());
-        init.quantized(|table| {
-            let dtype = if how.bits == Bits::Eight { DType::F16 } else { init.dtype() };
-            let arrived = Array::empty_as(init.device(), &[outputs, inputs], dtype, Category::Parameter)?;
-            let values = match how.bits {
-                Bits::Four { twice } => Values::Four(FourBit::quantize(arrived, twice, table)?),
-                Bits::Eight => Values::Eight(EightBit::quantize(arrived)?),
-            };
-            let bias = || Array::empty_as(init.device(), &[outputs], init.dtype(), Category::Parameter);
-            let bias = if has_bias { Some(Arc::new(Mutex::new(bias()?))) } else { None };
-            Ok(Self { values, compute: how.compute, bias })
-        })
+        table: &mut Option<Array>,
+    ) -> Result<Self> {
+        let arrives_in = if how.bits == Bits::Eight { DType::F16 } else { dtype };
+        let arrived = Array::empty_as(device, &[outputs, inputs], arrives_in, Category::Parameter)?;
+        let values = match how.bits {
+            Bits::Four { twice } => Values::Four(FourBit::quantize(arrived, twice, table)?),
+            Bits::Eight => Values::Eight(EightBit::quantize(arrived)?),
+        };
+        let bias = || Array::empty_as(device, &[outputs], dtype, Category::Parameter);
+        let bias = if has_bias { Some(Arc::new(Mutex::new(bias()?))) } else { None };
+        Ok(Self { values, compute: how.compute, bias })
     }
 
     /// Converts the bias, as `model.to(dtype)` does.

@@ -8,9 +8,9 @@ use flate2::read::GzDecoder;
 use lab_imports::huggingface::{
     Attention, AttentionMask, Keep, Options, Pretrained, Script, library_trainer, parse, trainer,
 };
-use lab_models::Lora;
+use lab_models::{Lora, Quantized};
 use lab_training::record::Row;
-use lab_training::{OptimizerKind, OptimizerSettings, Precision, Quantized, RunSettings, Source};
+use lab_training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Source};
 use memcore::backend::{Backend, DeviceProfile, Meta};
 use memcore::memory::{AllocatorConfig, Caching};
 use memcore::optim::Implementation;
@@ -335,6 +335,12 @@ fn further() {
 #[test]
 fn adapters_of_peft() {
     family("adapters", 27);
+}
+
+/// Adapters in the library's own loop.
+#[test]
+fn adapters_in_the_librarys_trainer() {
+    family("adapters_trainer", 8);
 }
 
 /// Adapters with magnitudes (DoRA).

@@ -2,7 +2,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::kernel::is_fused;
+use super::kernel::{BLOCK, is_fused};
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::backend::kernel::{BinaryOp, ReduceOp, UnaryOp};
@@ -13,9 +13,6 @@ use crate::error::Result;
 use crate::memory::Category;
 use crate::ops::predicted::predicted_only;
 use crate::ops::products::linear;
-
-/// Values that share one scale.
-pub(super) const BLOCK: usize = 64;
 
 /// Scales that share one scale of their own, if these are quantized as well.
 const BLOCK_OF_SCALES: usize = 256;

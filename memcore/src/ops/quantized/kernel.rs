@@ -1,10 +1,11 @@
 //! Which products with 4-bit weights run in one kernel of bitsandbytes, and which restore the weight first: the rule of its 0.50
 //! (`_gemm_4bit_use_custom_cuda` in `backends/cuda/ops.py`), by the card and the sizes.
 
-use super::four_bit::BLOCK;
 use crate::dtype::DType;
 use crate::profile::Profile;
 
+/// Values that share one scale.
+pub(super) const BLOCK: usize = 64;
 /// Rows above which the weight is always restored.
 const MOST_ROWS: usize = 1536;
 /// Rows up to which the kernel is always taken.
