@@ -355,6 +355,8 @@ mod tests {
             ("predict --card rtx4090 train.py", "rehearse --gpu rtx4090 -- python train.py"),
             ("-q predict train.py --batch-size 8 --gpu t4", "-q rehearse --gpu t4 -- python train.py --batch-size 8"),
             ("predict train.py data --max_steps 100", "rehearse -- python train.py data --max_steps 100"),
+            ("predict train.py --make-data data.jsonl", "rehearse --make-data -- python train.py data.jsonl"),
+            ("predict --make-data=64 train.py --n 1", "rehearse --make-data=64 -- python train.py --n 1"),
             ("predict train.py -L n 1,2 --n {n}", "rehearse -L n 1,2 -- python train.py --n {n}"),
             ("predict train.py --steps 3 -- --steps 9", "rehearse --steps 3 -- python train.py --steps 9"),
             ("predict --gpu t4 -- python train.py --gpu 0", "rehearse --gpu t4 -- python train.py --gpu 0"),

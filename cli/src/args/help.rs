@@ -320,7 +320,7 @@ fn task_of(flag: &str) -> Option<&'static str> {
 /// What a rehearsal takes besides.
 fn of_scripts() -> String {
     "With a script (vramlab rehearse --help says all): --gpus N, --world N, --steps N, --seconds S, --until-seen eval,save, \
-     --snapshot FILE, --keep-outputs DIR, --offline, --late-events, -L NAME VALUES for {NAME} in the command. Arguments after \
+     --snapshot FILE, --keep-outputs DIR, --offline, --make-data, --late-events, -L NAME VALUES for {NAME} in the command. Arguments after \
      the script that are none of these are the script's own."
         .into()
 }

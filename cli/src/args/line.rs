@@ -94,7 +94,7 @@ pub(super) fn values_of(command: &Command, flag: &str) -> Option<usize> {
         Some(long) => arg.get_long_and_visible_aliases().is_some_and(|names| names.contains(&long)),
         None => arg.get_short().is_some_and(|short| name.strip_prefix('-') == Some(short.to_string().as_str())),
     })?;
-    let takes = arg.get_action().takes_values() && !has_value;
+    let takes = arg.get_action().takes_values() && !has_value && !arg.is_require_equals_set();
     Some(if takes { arg.get_num_args().map_or(1, |n| n.max_values()) } else { 0 })
 }
 

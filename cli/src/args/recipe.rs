@@ -52,6 +52,11 @@ pub(super) fn start(line: &Line<'_>, at: usize, file: &Path) -> Result<Start, Fa
     if let Some(why) = not_here {
         return Ok(Start::Counted(Some(format!("note: {} is counted without {trainer}: {why}", file.display()))));
     }
+    if !flags.iter().any(|word| word.to_str().is_some_and(|word| word.starts_with("--make-data"))) {
+        let length =
+            recipe.counted(&Around::default())?.args.fields.get("sequence").and_then(serde_json::Value::as_u64);
+        flags.push(length.map_or("--make-data".into(), |length| format!("--make-data={length}").into()));
+    }
     let words = recipe.command.iter().skip(1).map(OsString::from);
     let command: Vec<OsString> = std::iter::once(program.into_os_string()).chain(words).collect();
     let note = format!(

@@ -58,6 +58,11 @@ pub(crate) struct RehearseArgs {
     /// Refuse connections beyond this machine.
     #[arg(long, help_heading = "Device")]
     pub offline: bool,
+    /// Make up data that is not there: data sets of a name, JSON lines, parquet, CSV, files of tokens, folders of pictures. Each text has so many
+    /// words [default: 2048]; lengths are then made up, and the answer says so.
+    #[arg(long, value_name = "WORDS", num_args = 0..=1, require_equals = true, default_missing_value = "2048",
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub make_data: Option<u64>,
     /// End after this many steps of an optimizer [default: as soon as a step repeats the one before it, after 3 to 20 steps (more if a
     /// line runs every few steps), or 60 seconds after the first; no end if --seconds or --until-seen is given].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "End")]

@@ -81,6 +81,7 @@ pub(super) fn request(args: &RehearseArgs, ui: &Ui) -> Request {
         needs: !args.no_needs,
         silent: ui.quiet,
         offline: args.offline,
+        make_data: args.make_data,
     }
 }
 

@@ -11,6 +11,9 @@ const FIRST: usize = 5;
 /// Beginning of what was asked of neither the hub nor GitHub (`made_up.py`).
 const SERVER: &str = "a server: ";
 
+/// How requests for data sets begin.
+const DATA_SET: &str = "the data set ";
+
 /// Returns the sections on what was withheld, what changed all the same, and who was contacted.
 pub(super) fn sections(found: &RehearsalResult) -> Vec<Section> {
     [made_up(found), withheld(found), changed(found), refused(found), contacted(found)].into_iter().flatten().collect()
@@ -25,8 +28,13 @@ fn made_up(found: &RehearsalResult) -> Option<Section> {
 pub(super) fn asked(found: &RehearsalResult) -> Option<Section> {
     let names = (!found.asked.is_empty()).then(|| first(&found.asked))?;
     // A model is asked of the hub or of GitHub.
-    let helps = match found.asked.iter().all(|asked| asked.starts_with(SERVER)) {
-        true => "Files of data are not made up: put them where the script looks for them",
+    let all = |begin: &str| found.asked.iter().all(|asked| asked.starts_with(begin));
+    let has_data = found.asked.iter().any(|asked| asked.starts_with(DATA_SET));
+    let helps = match has_data {
+        _ if all(SERVER) => {
+            "Downloads are not made up: put the files where the script looks for them. --make-data makes up files of data that it opens"
+        }
+        true => "vramlab predict --make-data SCRIPT makes data up; of a model only config.json is needed",
         false => {
             "Of a model only config.json is needed here: put it into the hub's cache, or name a folder with it; weights and tokenizer are made up"
         }
@@ -110,7 +118,11 @@ mod tests {
             }
         };
         let (data, model) = ("a server: https://example.org/digits.gz", "the hub: config.json of org/model");
-        assert!(said(&[data]).contains("digits.gz. Files of data are not made up"));
+        assert!(said(&[data]).contains("digits.gz. Downloads are not made up"));
+        assert!(
+            said(&["the data set org/texts", "the hub: README.md of org/texts"])
+                .contains("--make-data SCRIPT makes data up")
+        );
         assert!(said(&[data, model]).contains("only config.json is needed"));
     }
 }

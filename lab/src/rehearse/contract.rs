@@ -47,6 +47,8 @@ pub(super) struct Settings {
     pub(super) stacks: bool,
     /// True if small tensors are computed.
     pub(super) values: bool,
+    /// Words of a made-up text, where data that is not there is made up.
+    pub(super) make_data: Option<u64>,
     /// Maximum number of events that PyTorch keeps.
     pub(super) entries: u64,
     /// Set if only some ranks of many are started.

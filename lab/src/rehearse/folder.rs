@@ -100,6 +100,7 @@ impl Folder {
             settled: request.stop.settled.then_some(settled),
             stacks: request.stacks,
             values: request.values,
+            make_data: request.make_data,
             entries: ENTRIES,
             world: request.world.as_ref().map(|world| contract::World {
                 size: world.size,

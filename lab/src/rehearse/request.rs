@@ -45,6 +45,8 @@ pub struct Request {
     pub silent: bool,
     /// True if connections beyond this machine are refused.
     pub offline: bool,
+    /// Words of a made-up text, if data that is not there is made up.
+    pub make_data: Option<u64>,
 }
 
 impl Request {
@@ -65,6 +67,7 @@ impl Request {
             needs: false,
             silent: true,
             offline: false,
+            make_data: None,
         }
     }
 }

@@ -29,6 +29,7 @@ const BOOT: &[(&str, &str)] = modules![
     "boot/hooks",
     "boot/lines",
     "boot/made_up",
+    "boot/made_up_data",
     "boot/periods",
     "boot/places",
     "boot/report",

@@ -33,6 +33,13 @@ def asked(what):
     told_once(ASKED, what, endings.ASKED)
 
 
+def forget(count):
+    """Keeps only so many of the script's wishes: the others were met by something that was made up."""
+    if len(ASKED) > count:
+        del ASKED[count:]
+        guarded(write_whole)("%d%s" % (os.getpid(), endings.ASKED), json.dumps(ASKED))
+
+
 def told_once(told, what, ending):
     """Adds a sentence to a list and writes the list, which is told even if nothing is allocated on a card."""
     if what not in told and len(told) < 100:

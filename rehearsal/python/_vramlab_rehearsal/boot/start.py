@@ -104,6 +104,10 @@ def run(file):
         if name in sys.modules:
             guarded(hook(after.pop(name)))(sys.modules[name])
     sys.meta_path.insert(0, Finder(after))
+    if settings.SETTINGS.get("make_data"):
+        from . import made_up_data
+
+        guarded(made_up_data.install)()
     sys.excepthook = without_own_frames(sys.excepthook)
     guarded(write_whole)("%d%s" % (os.getpid(), endings.PYTHON), "")
     users_own(here)

@@ -1,0 +1,136 @@
+"""Data that is made up."""
+
+import builtins
+import io
+import json
+import os
+import types
+
+import pytest
+
+from _vramlab_rehearsal.boot import made_up, made_up_data
+from _vramlab_rehearsal.boot.settings import SETTINGS
+
+
+@pytest.fixture(autouse=True)
+def asked_for(answers, monkeypatch):
+    made_up.MADE_UP.clear()
+    made_up.ASKED.clear()
+    monkeypatch.setitem(SETTINGS, "make_data", 16)
+
+
+class Table:
+    """A data set as far as it is used here."""
+
+    def __init__(self, columns):
+        self.columns = columns
+        self.info = types.SimpleNamespace(description="")
+
+    @classmethod
+    def from_dict(cls, columns):
+        return cls(columns)
+
+    @property
+    def column_names(self):
+        return list(self.columns)
+
+    def __len__(self):
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, at):
+        return {name: values[at] for name, values in self.columns.items()}
+
+    def add_column(self, name, values):
+        more = Table(dict(self.columns, **{name: values}))
+        more.info = self.info
+        return more
+
+    def map(self, function, **kwargs):
+        return [function(self[at]) for at in range(len(self))]
+
+    filter = map
+
+
+def library(load):
+    return types.SimpleNamespace(Dataset=Table, DatasetDict=dict, load_dataset=load)
+
+
+def unreachable(path, **kwargs):
+    made_up.asked("the hub: README.md of " + path)
+    raise ConnectionError("no network")
+
+
+def test_a_data_set_that_is_not_there_is_made_up(monkeypatch):
+    module = library(unreachable)
+    monkeypatch.setitem(made_up_data.sys.modules, "datasets", module)
+    monkeypatch.setattr(made_up_data.sys, "argv", ["sft.py"])
+    made_up_data.after_load(module)
+    found = module.load_dataset("org/texts")
+    assert sorted(found) == ["test", "train", "validation"] and found["train"].column_names == ["text"]
+    assert len(found["train"]) == 512 and len(found["train"][0]["text"].split()) == 16
+    assert len(module.load_dataset("json", data_files="a.jsonl", split="train")) == 512
+    assert made_up.ASKED == [] and "the data set org/texts: 512 rows with text" in made_up.MADE_UP[0]
+    assert "json of a.jsonl" in made_up.MADE_UP[1] and "lengths are made up" in made_up.MADE_UP[1]
+
+
+def test_nothing_is_made_up_that_nobody_asked_for(monkeypatch):
+    monkeypatch.setitem(SETTINGS, "make_data", None)
+    module = library(unreachable)
+    made_up_data.after_load(module)
+    with pytest.raises(ConnectionError):
+        module.load_dataset("org/texts")
+    assert made_up.MADE_UP == [] and made_up.ASKED[-1] == "the data set org/texts"
+    real = builtins.open
+    made_up_data.install()
+    assert builtins.open is real
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [("trl/scripts/dpo.py", "prompt chosen rejected"), ("train.py --method grpo", "prompt"), ("train.py", "text")],
+)
+def test_a_command_says_which_columns_it_needs(command, names):
+    assert made_up_data.columns(command.split()) == tuple(names.split())
+
+
+def test_columns_that_a_function_asks_for_are_added(monkeypatch):
+    module = types.SimpleNamespace(Dataset=Table)
+    monkeypatch.setattr(Table, "map", Table.map)
+    monkeypatch.setattr(Table, "filter", Table.filter)
+    made_up_data.after_table(module)
+    made = made_up_data.table(library(None), ("text",))
+    rows = made.map(lambda row: (row["question"], row["label"]))
+    assert rows[1][1] == 1 and len(rows[0][0].split()) == 8
+    assert [sentence.split()[2] for sentence in made_up.MADE_UP] == ["question", "label"]
+    with pytest.raises(KeyError):
+        Table({"text": ["a"]}).map(lambda row: row["question"])
+
+
+def test_parquet_that_is_not_there_is_written_before_it_is_read(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(made_up_data, "write", lambda path, opened: written.append(path))
+    module = types.SimpleNamespace(read_table=lambda path: path)
+    made_up_data.after_parquet(module)
+    path = str(tmp_path / "a.parquet")
+    assert module.read_table(path) == path and written == [path]
+    (tmp_path / "a.parquet").write_bytes(b"")
+    module.read_table(path)
+    assert written == [path]
+
+
+def test_files_of_data_that_are_not_there_are_made_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(builtins, "open", builtins.open)
+    monkeypatch.setattr(io, "open", io.open)
+    made_up_data.install()
+    with open(tmp_path / "data" / "train.jsonl", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    assert len(rows) == 512 and rows[0]["label"] == 0 and rows[0]["messages"][1]["role"] == "assistant"
+    assert (tmp_path / "tokens").exists() is False
+    with open(tmp_path / "val.bin", "rb") as file:
+        assert file.seek(0, os.SEEK_END) == 4 * 512 * 16
+    with open(tmp_path / "test.csv", encoding="utf-8") as file:
+        assert file.readline() == "text,label\n"
+    for absent in ("config.json", "vocab.txt", "training_args.bin", "notes.md", "lib/site-packages/data/train.txt", ".cache/train.jsonl"):
+        with pytest.raises(FileNotFoundError):
+            (tmp_path / "run" / absent).read_text(encoding="utf-8")
+    assert len(made_up.MADE_UP) == 3 and "lengths are made up" in made_up.MADE_UP[0]
