@@ -49,6 +49,7 @@ const VALUES: &[(&str, &str)] = modules![
     "values/known",
     "values/nonzero",
     "values/operators",
+    "values/put_off",
     "values/raising",
     "values/ranks",
     "values/reads",
