@@ -26,6 +26,7 @@ const BOOT: &[(&str, &str)] = modules![
     "boot/answer",
     "boot/endings",
     "boot/growth",
+    "boot/holding",
     "boot/hooks",
     "boot/lines",
     "boot/made_up",
