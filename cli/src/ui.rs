@@ -129,6 +129,17 @@ impl Ui {
         }
     }
 
+    /// Ends a line that another program has left on standard error.
+    pub(crate) fn end_line(&self) {
+        let is_file = fs::metadata(STANDARD_ERROR).is_ok_and(|about| about.is_file());
+        if is_file || io::stderr().is_terminal() {
+            begin_line(io::stderr(), terminal_size::terminal_size_of(io::stderr()), STANDARD_ERROR);
+        } else {
+            // What was written to a pipe cannot be read again.
+            let _ = writeln!(io::stderr());
+        }
+    }
+
     /// Begins a line for an answer on a terminal, where another program may have left a part of one.
     pub(crate) fn begin_answer(&self) {
         if io::stdout().is_terminal() {

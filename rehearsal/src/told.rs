@@ -8,8 +8,16 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Called at a read of unknown contents, with the address on the card, the address on the host where zeros lie now, and bytes.
-pub(crate) type OnRead = extern "C" fn(u64, u64, u64);
+/// Called at a read of unknown contents, with the address on the card, the address on the host where zeros lie now, and bytes. Returns 1
+/// if it has written the contents there.
+pub(crate) type OnRead = extern "C" fn(u64, u64, u64) -> i32;
+
+/// What the listener did at a read of unknown contents.
+pub(crate) enum Heard {
+    Nobody,
+    Told,
+    Answered,
+}
 
 /// Most ranges that are kept. With more, anything may have been written.
 const MAX_RANGES: usize = 4096;
@@ -40,11 +48,14 @@ pub(crate) fn listen(on_read: Option<OnRead>) {
     *ON_READ.lock().unwrap_or_else(PoisonError::into_inner) = on_read;
 }
 
-/// Reports a read of unknown contents. Returns `false` if there is no listener. No lock is held meanwhile: the listener
-/// may take others.
-pub(crate) fn unknown_read(from: usize, to: usize, bytes: usize) -> bool {
+/// Reports a read of unknown contents. No lock is held meanwhile: the listener may take others.
+pub(crate) fn unknown_read(from: usize, to: usize, bytes: usize) -> Heard {
     let listener = *ON_READ.lock().unwrap_or_else(PoisonError::into_inner);
-    listener.inspect(|tell| tell(from as u64, to as u64, bytes as u64)).is_some()
+    match listener.map(|tell| tell(from as u64, to as u64, bytes as u64)) {
+        None => Heard::Nobody,
+        Some(1) => Heard::Answered,
+        Some(_) => Heard::Told,
+    }
 }
 
 /// Shows contents to this thread's reads, until [`withdraw`].

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::promise::{Part, Promise};
+use crate::told::Heard;
 use crate::{space, told};
 
 /// Most bytes of one copy that are kept, and of all copies together.
@@ -155,10 +156,12 @@ fn read(to: usize, from: usize, bytes: usize) {
             unsafe { std::ptr::copy_nonoverlapping(contents.as_ptr(), to as *mut u8, bytes) };
         }
         None => {
-            READS_UNKNOWN.fetch_add(1, Ordering::Relaxed);
             // SAFETY: the caller of a copy vouches for the host range that it copies to.
             unsafe { std::ptr::write_bytes(to as *mut u8, 0, bytes) };
-            if !told::unknown_read(from, to, bytes) {
+            let heard = told::unknown_read(from, to, bytes);
+            let count = if matches!(heard, Heard::Answered) { &READS_KNOWN } else { &READS_UNKNOWN };
+            count.fetch_add(1, Ordering::Relaxed);
+            if matches!(heard, Heard::Nobody) {
                 crate::log::once("unknown_read", &bytes.to_string());
             }
         }

@@ -65,6 +65,39 @@ def anchors_of_a_detector_are_matched(device):
 
 
 @case
+def large_contents_are_those_of_their_time(device):
+    """They are computed when they are read, from what their operands were when the operator ran."""
+    one = torch.arange(100_000, device=device)
+    plus, rows = one + 1, one.view(100, 1000)
+    one.mul_(2)
+    one[10:20] = 7
+    rows[3].copy_(rows[2])
+    times, part = one * plus, one[5:15].clone()
+    one.zero_()
+    index = torch.tensor([1, 2, 3])
+    taken = times[index.to(device)]
+    index.zero_()
+    mask = times % 3 == 0
+    low, at = times.view(100, 1000).min(0)
+    pieces = (plus.float() / 3).split(30_000)
+    return (plus[:3], times[9:21], part, taken, one.sum().item(), mask.nonzero().shape, low[:4], at[:4].tolist(), pieces[3][:2],
+            times[-1].item(), torch.equal(plus, plus.clone()), times[mask].shape)
+
+
+@case
+def large_contents_are_written_where_they_are_views(device):
+    x = torch.zeros(300, 300, device=device)
+    batch = x.new_full((2, 300, 300), 0.5)
+    batch[1, :200, :100].copy_(x[:200, :100] + 3)
+    x[1:] += 1
+    x[:, 1:] += x[:, :-1]
+    x.mul_(2)
+    done = (x > 1).sum()
+    batch[0].add_(batch[1])
+    return batch.sum().item(), x[5, :4], done.item(), F.interpolate(batch[None], size=(30, 30)).mean().item()
+
+
+@case
 def different_values_are_counted(device):
     ids, _ = padded(device)
     return torch.unique(ids), torch.unique(ids, return_inverse=True, return_counts=True), torch.unique(ids, dim=0), torch.unique_consecutive(ids.flatten())
@@ -360,6 +393,12 @@ def main():
         if told:
             failed += 1
             print(f"{function.__name__}: nobody reads it, and it is told: {told}")
+    before = values.computed
+    picture = F.interpolate(torch.rand(1, 3, 200, 200, device="cuda").cpu().cuda() / 255, size=(300, 300))
+    picture.add_(1)
+    if values.computed > before + 1:
+        failed += 1
+        print("what nobody reads is computed:", values.computed - before)
     for number, (function, kind) in enumerate(UNKNOWN):
         values.reads.places.clear()
         line = function.__code__.co_firstlineno

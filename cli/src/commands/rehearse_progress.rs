@@ -25,6 +25,7 @@ impl<'a> Teller<'a> {
     pub(super) fn tell(&mut self, progress: Option<Progress>) -> ControlFlow<()> {
         match progress {
             None => {}
+            Some(Progress::LineLeft) => self.ui.end_line(),
             Some(next @ (Progress::Change { .. } | Progress::Point { .. })) => {
                 self.is_one_of_many = true;
                 self.ui.tell(told(next, self.stop));
@@ -60,6 +61,7 @@ fn told(progress: Progress, stop: &Stop) -> String {
         Progress::Enough => {
             "it does not fit: running it again on a card with enough memory, to see what it needs".into()
         }
+        Progress::LineLeft => String::new(),
         Progress::Unprotected { warning } => format!("warning: {warning}"),
         Progress::Change { words } => format!("it does not fit: running it again with {words}"),
         Progress::Point { values } => shard::named(&values),

@@ -306,6 +306,34 @@ fn a_script_in_a_terminal_has_its_size_and_no_input() {
     assert!(output.status.success() && text.contains("columns: ") && text.contains("nothing to read"), "{text}");
 }
 
+/// A script that writes a line in two parts, with a second between them in which a step is told, and that does not end this line.
+const IN_PARTS: [&str; 5] = ["steps=1", "part=colour", "sleep=1", "part=less", "steps=5"];
+
+#[test]
+fn a_line_that_a_script_writes_in_parts_stays_whole_in_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = command(folder.path(), &[]);
+    let mut together = Command::new("sh");
+    together.args(["-c", "exec \"$0\" \"$@\" 2>&1"]).arg(own.get_program()).args(own.get_args());
+    together.current_dir(folder.path()).envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = together.args(["--", "python3"]).arg(SCRIPT).args(IN_PARTS).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("colourless\nYes: "), "{text}");
+}
+
+#[test]
+fn a_line_that_a_script_writes_in_parts_stays_whole_on_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = command(folder.path(), &[]);
+    let mut terminal = Command::new("python3");
+    terminal.args(["-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]))"]).arg(own.get_program()).args(own.get_args());
+    terminal.current_dir(folder.path()).stdin(Stdio::null());
+    terminal.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = terminal.args(["--", "python3"]).arg(SCRIPT).args(IN_PARTS).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("colourless"), "{text}");
+}
+
 #[test]
 fn what_the_script_writes_among_the_answers_is_only_read() {
     let ran = rehearse(&[], &["garbage", "steps=3"]);

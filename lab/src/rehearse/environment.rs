@@ -24,6 +24,7 @@ pub(super) fn environment(request: &Request, folder: &Folder) -> Vec<(&'static s
         ("VRAMLAB_REHEARSAL_SHARED", folder.shared(0).into()),
         ("VRAMLAB_REHEARSAL_RANKS", folder.meeting().into()),
         ("VRAMLAB_REHEARSAL_LOG", folder.log().into()),
+        ("VRAMLAB_REHEARSAL_OUTPUT", output(folder)),
         ("LD_PRELOAD", before(folder.library(), "LD_PRELOAD")),
         ("LD_LIBRARY_PATH", before(folder.path().into(), "LD_LIBRARY_PATH")),
         ("TRITON_LIBCUDA_PATH", folder.path().into()),
@@ -37,6 +38,14 @@ pub(super) fn environment(request: &Request, folder: &Folder) -> Vec<(&'static s
 /// Settings that keep loggers from sending anything. Wrappers in `boot/withhold.py` of `rehearsal/python` do so even if the script changes these settings.
 const LOGGERS: [(&str, &str); 4] =
     [("WANDB_MODE", "disabled"), ("COMET_MODE", "disabled"), ("NEPTUNE_MODE", "debug"), ("CLEARML_OFFLINE_MODE", "1")];
+
+/// Returns what standard error is, to which script and progress go, and the file that says whether it ends within a line.
+fn output(folder: &Folder) -> OsString {
+    let Ok(about) = rustix::fs::fstat(rustix::stdio::stderr()) else { return OsString::new() };
+    let mut value = OsString::from(format!("{}:{}:", about.st_dev, about.st_ino));
+    value.push(folder.last_written());
+    value
+}
 
 /// Puts a path before the current value of a variable, separated by a colon.
 fn before(path: PathBuf, name: &str) -> OsString {

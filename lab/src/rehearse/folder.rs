@@ -87,6 +87,7 @@ impl Folder {
         for folder in own.into_iter().chain([self.temporary()]) {
             fs::create_dir(folder)?;
         }
+        fs::write(self.last_written(), "\n")?;
         let program = self.programs().join("nvidia-smi");
         fs::write(&program, rehearsal_python::NVIDIA_SMI)?;
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
@@ -163,6 +164,17 @@ impl Folder {
     /// Returns the path of the library's log, which lists what it could not answer as a card does.
     pub(super) fn log(&self) -> PathBuf {
         self.path().join("log")
+    }
+
+    /// Returns the path of the file that holds the last byte of the script's output.
+    pub(super) fn last_written(&self) -> PathBuf {
+        self.path().join("last-written")
+    }
+
+    /// True if the script's output ends within a line.
+    pub(super) fn ends_within_a_line(&self) -> bool {
+        let plain = || fs::symlink_metadata(self.last_written()).is_ok_and(|about| about.is_file() && about.len() == 1);
+        plain() && fs::read(self.last_written()).is_ok_and(|last| last != b"\n")
     }
 
     /// Returns the path of the file through which the processes of one machine share its cards.

@@ -22,6 +22,8 @@ pub enum Progress {
         /// Peak of the bytes that PyTorch has allocated on a card until then.
         peak_allocated_bytes: u64,
     },
+    /// The script has ended within a line of its output.
+    LineLeft,
     /// The first run compiled something; a second run with warm caches follows, and gives the result.
     Again,
     /// The user's files are not protected from everything here. The script starts next.

@@ -106,6 +106,9 @@ pub(super) fn run(request: &Request, folder: &Folder, caches: &Caches, watch: &m
     };
     // Hears what the keeper still tells.
     commands.ended();
+    if folder.ends_within_a_line() {
+        let _later = watch(Some(Progress::LineLeft));
+    }
     let followed = Followed { ending, exit: exit.filter(|_| own_end) };
     Ok(Ran { followed, keeper: Some(commands.into_keeper()), before })
 }
@@ -137,10 +140,11 @@ fn follow(
     loop {
         if let Some(exit) = commands.ended() {
             // Shows the last progress. The command has ended, so an interrupt changes nothing.
-            let _ended = watch(seen.look(folder));
+            let _ended = watch(between_lines(seen.look(folder), folder));
             return (None, Some(exit));
         }
         let progress = seen.look(folder).or_else(|| seen.before_the_first_step(folder, start));
+        let progress = between_lines(progress, folder);
         if watch(progress).is_break() {
             return (Some(Ending::Interrupted), None);
         }
@@ -152,6 +156,11 @@ fn follow(
         }
         std::thread::sleep(PAUSE);
     }
+}
+
+/// Returns the progress, unless the script has begun a line that is not at its end: the next progress says the same.
+fn between_lines(progress: Option<Progress>, folder: &Folder) -> Option<Progress> {
+    progress.filter(|_| !folder.ends_within_a_line())
 }
 
 /// Answers read so far.

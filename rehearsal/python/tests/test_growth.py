@@ -8,7 +8,8 @@ import types
 import pytest
 
 from _vramlab_rehearsal.boot import growth as module
-from _vramlab_rehearsal.boot.growth import Growth, Holders, is_made_anew, lines_of
+from _vramlab_rehearsal.boot.growth import Growth, Holders
+from _vramlab_rehearsal.boot.holding import is_made_anew, lines_of
 
 KEPT: list = []
 

@@ -150,7 +150,7 @@ def test_tensors_are_found_in_arguments(values):
 def test_arguments_are_replaced_for_the_host(values):
     tensor = known(values, 4)
     twins = {id(tensor): values.find(tensor)}
-    replaced = values.replaced([tensor, {"a": "cuda:0"}, (2.5, None)], twins)
+    replaced = values.replaced([tensor, {"a": "cuda:0"}, (2.5, None)], values.twins_of(twins))
     assert replaced[0].tolist() == [4] and not replaced[0].is_cuda
     assert replaced[1]["a"] is values.cpu and replaced[2] == (2.5, None)
 

@@ -98,6 +98,31 @@ def test_the_program_ends_once_memory_is_flat(watched, settings, torch):
     assert watched.answer.steps == 3
 
 
+def train(watched, torch, work, keeps):
+    """Steps that make `work` requests each, and free them, but for what `keeps` says of each; returns how many were made."""
+    one, kept = optimizer(torch), []
+    with pytest.raises(Left):
+        for step in range(1, 100):
+            made = [torch.cuda.memory.allocate(512) for _ in range(work)]
+            if keeps(step):
+                kept.append(made.pop())
+            for address in made:
+                torch.cuda.memory.free(address, 512)
+            watched.after_step(one, (), {})
+    return watched.answer.steps
+
+
+@pytest.mark.parametrize("work, steps", [(10, 20), (1500, 7), (4000, 4)])
+def test_cheap_steps_go_on_although_memory_is_flat(watched, settings, torch, work, steps):
+    settings["settled"] = {"least": 3, "most": 20, "seconds": 60}
+    assert train(watched, torch, work, lambda _: False) == steps
+
+
+def test_what_every_ninth_step_keeps_is_watched_for_four_times(watched, settings, torch):
+    settings["settled"] = {"least": 3, "most": 20, "seconds": 60}
+    assert train(watched, torch, 10, lambda step: step % 9 == 0) == 38
+
+
 def test_steps_that_differ_are_watched_up_to_a_limit(watched, settings, torch):
     settings["settled"] = {"least": 3, "most": 6, "seconds": 60}
     one, made = optimizer(torch), 0

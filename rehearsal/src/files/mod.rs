@@ -21,6 +21,7 @@ mod descriptors;
 mod folders;
 mod look;
 mod open;
+mod output;
 mod place;
 mod protection;
 mod real;

@@ -57,7 +57,7 @@ int vramlab_rehearsal_counters(uint64_t *);
 #define IS(wanted, got) do { long long w = (long long)(wanted), g = (long long)(got); \
     if (w != g) { fprintf(stderr, "%s:%d: %s is %lld, expected %lld\n", __FILE__, __LINE__, #got, g, w); exit(1); } } while (0)
 extern uint64_t vramlab_rehearsal_writes;
-void vramlab_rehearsal_listen(void (*)(uint64_t, uint64_t, uint64_t)), vramlab_rehearsal_queue(int64_t), vramlab_rehearsal_withdraw(void);
+void vramlab_rehearsal_listen(int32_t (*)(uint64_t, uint64_t, uint64_t)), vramlab_rehearsal_queue(int64_t), vramlab_rehearsal_withdraw(void);
 int vramlab_rehearsal_show(void *, const void *, size_t); size_t vramlab_rehearsal_unqueue(void); int64_t vramlab_rehearsal_written(void *, size_t);
 const char *vramlab_rehearsal_python(void);
 int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);

@@ -5,6 +5,7 @@ import sys
 
 from .. import OWN
 from . import schema
+from .holding import is_made_anew, lines_of, source_file
 from .places import is_library
 
 # Number of last steps whose marks are kept.
@@ -15,6 +16,9 @@ MAX_CYCLE = 64
 LEAST_QUIET = 5
 # Least number of steps after which growth is looked into.
 LEAST_TO_SUSPECT = 4
+# Allocations of all the steps that a run makes although memory is flat, to see what happens every some steps by a condition that nobody can
+# read. PyTorch is imported in the time of some 60,000 allocations and their operators.
+CHEAP_ALLOCATIONS = 6000
 # Most things between a tensor and a name that holds it, and seconds for the search.
 MAX_WAY, MAX_SECONDS = 30, 6
 # Most lines, and blocks of each, whose holders are looked for; most nodes of a graph that are visited.
@@ -67,16 +71,32 @@ class Growth:
         """Returns the numbers of allocations of the last step, by card; `None` after the first one."""
         return self.last and tuple(self.last[::4])
 
-    def is_quiet(self, index):
-        """True if a card's memory has not grown for more than twice the longest time from one growth to the next. The first two steps do not
-        count."""
+    def cheap_steps(self):
+        """Returns the number of steps as the last one that cost little beside the run until here. It goes by their work, not by time, so that
+        a run ends after the same step each time. A step without a request shows nothing."""
+        requests = sum(self.requests() or ())
+        return CHEAP_ALLOCATIONS // requests if requests else 0
+
+    def to_tell_a_period(self):
+        """Returns the step that shows whether what one of several like steps kept is kept again: after four times the longest time between
+        such steps. 0 if there was none, or if these steps cost much."""
+        longest = max(self.times(index)[0] for index in range(self.torch.cuda.device_count())) if self.repeats else 0
+        needed = 4 * longest + 2 if longest else 0
+        return needed if needed - len(self.marks) <= self.cheap_steps() else 0
+
+    def times(self, index):
+        """Returns the longest time, in steps, from one growth of a card's memory to the next, 0 without any, and the time since the last.
+        The first two steps do not count."""
         live = [figures[3] for mark in self.marks for figures in mark if figures[0] == index][1:]
         most = list(itertools.accumulate(live, max))
         grew = [at for at in range(1, len(live)) if live[at] > most[at - 1]]
-        if not grew:
-            return True
-        longest = max(at - before for before, at in zip([0, *grew], grew))
-        return len(live) - 1 - grew[-1] >= max(LEAST_QUIET, 2 * longest + 1)
+        longest = max((at - before for before, at in zip([0, *grew], grew)), default=0)
+        return longest, len(live) - 1 - (grew[-1] if grew else 0)
+
+    def is_quiet(self, index):
+        """True if a card's memory has not grown for more than twice the longest time from one growth to the next."""
+        longest, since = self.times(index)
+        return not longest or since >= max(LEAST_QUIET, 2 * longest + 1)
 
     def grew(self, index):
         """True if more was requested on a card after the last step than after an earlier one, beyond the first two."""
@@ -412,84 +432,3 @@ def is_container(thing):
     import collections
 
     return isinstance(thing, (list, dict, set, collections.deque))
-
-
-def source_file(kind, source):
-    if kind == "global":
-        return source
-    code = source if hasattr(source, "co_filename") else getattr(source, "__code__", None)
-    if code is not None:
-        return code.co_filename
-    module = sys.modules.get(getattr(source, "__module__", None) or "")
-    return getattr(module, "__file__", None)
-
-
-def lines_of(file, name, is_attribute, is_closure=False):
-    """Finds the lines of a file that put something into a variable or an attribute, and that empty it or limit its length. A variable may
-    have the name of an attribute. One of a closure is no variable of the module, which may have the same name."""
-    import linecache
-    import re
-
-    found: dict[str, int | None] = {"put": None, "emptied": None}
-    if not file or not name:
-        return found
-    this = (r"(?:(?:\w|\])\s*\.\s*)" if is_attribute else r"(?<![\w.])") + re.escape(name) + r"\b"
-    here = (r"(?:\w+\.)+" if is_attribute else r"(?<![\w.])") + re.escape(name) + r"\b"
-    entry = r"\s*(\[[^=]*\]\s*)?"
-    puts = re.compile(this + r"(" + entry + r"\.\s*(append|appendleft|add|extend|insert|update|setdefault|put|push)\s*\(|\s*\[.*\]\s*=(?!=)|\s*\+=)")
-    empties = re.compile(this + entry + r"\.\s*(pop|popleft|popitem|clear|remove)\s*\(|len\(\s*" + here + r"\s*\)\s*(<|>|==|%)|(<|>|==)=?\s*len\(\s*" +
-                         here + r"\s*\)|\bdel\s+" + here)
-    sets = re.compile("(" + here + r"(\s*,\s*[\w.]+)*|[\w.]+\s*,\s*" + here + r")\s*(:[^=]+)?=(?!=)")
-    assigned = []
-    for number, line in enumerate(linecache.getlines(file), 1):
-        code = line.split("#")[0]
-        if is_closure and not code[:1].isspace():
-            continue
-        if found["put"] is None and puts.search(code):
-            found["put"] = number
-        if found["emptied"] is None and empties.search(code):
-            found["emptied"] = number
-        if sets.search(code) and "(" not in code.split("=")[0]:
-            assigned.append(number)
-    # What is assigned again after it was made is emptied there, unless it is assigned from itself.
-    if found["put"] is None and assigned:
-        found["put"] = assigned[-1]
-    elif found["emptied"] is None and len(assigned) > 1:
-        found["emptied"] = assigned[-1]
-    return found
-
-
-def is_made_anew(file, name, line):
-    """True if a variable or an attribute is assigned in this line, and from nothing that goes back to itself: then it only holds what is
-    larger each time, as batches whose length grows."""
-    import ast
-    import linecache
-
-    try:
-        tree = ast.parse("".join(linecache.getlines(file))) if file and line else None
-    except (SyntaxError, ValueError):
-        tree = None
-    if tree is None:
-        return False
-
-    def names(node):
-        return {getattr(one, "id", None) or getattr(one, "attr", None) for one in ast.walk(node)} - {None}
-
-    assigned = {}
-    for node in ast.walk(tree):
-        for target in getattr(node, "targets", [getattr(node, "target", None)]) if isinstance(node, (ast.Assign, ast.AnnAssign)) else ():
-            for one in names(target) if getattr(node, "value", None) is not None else ():
-                assigned.setdefault(one, []).append(node)
-    if not any(node.lineno <= line <= node.end_lineno for node in assigned.get(name, ())):
-        return False
-    # Everything from which it is made, through other variables.
-    left, seen = [name], set()
-    while left:
-        one = left.pop()
-        for node in assigned.get(one, ()):
-            new = names(node.value)
-            if name in new:
-                return False
-            left += new - seen
-            seen |= new
-    return True

@@ -22,6 +22,8 @@ class Watch:
         self.optimizers = []
         # When the first step was over; and whether other ranks make no steps that this one could wait for.
         self.first_step, self.alone = None, False
+        # The step until which a run goes on although its memory is flat, and that until which it does if memory grew in one of several like steps.
+        self.cheap_until, self.told_until = None, 0
 
     def install(self):
         torch, answer = self.torch, self.answer
@@ -145,11 +147,18 @@ class Watch:
         if steps < settled["least"]:
             return False
         is_over = time.monotonic() - self.first_step >= settled["seconds"]
-        if steps >= max(settled["most"], needed) or (is_over and steps >= settled["most"]):
+        growth = self.answer.growth
+        if started < 2:
+            self.told_until = max(self.told_until, growth.to_tell_a_period())
+        most = max(settled["most"], needed, self.told_until)
+        if steps >= most or (is_over and steps >= settled["most"]):
             return True
         # Where the script says how many steps a period has, whole periods say what grows.
-        growth = self.answer.growth
         is_flat = (growth.flat or (growth.repeats and needed > 0)) and steps >= needed
+        if is_flat and started < 2:
+            if self.cheap_until is None:
+                self.cheap_until = min(settled["most"], steps + growth.cheap_steps())
+            is_flat = steps >= self.cheap_until
         if started < 2:
             return is_flat or is_over
         return self.agreed(steps, started, "over" if is_over else "flat" if is_flat else "differs")

@@ -12,15 +12,17 @@ AS_THIS_RANK = "as if ranks that were not started sent what this one sends"
 class Twin:
     """The contents of one storage, and the reason if they are doubtful. A promise stands for contents that other ranks have yet
     to send. `seen` is the CPU tensor over the contents that was asked for last. `source` is the script's own tensor of the host where the
-    contents were too large for a copy, with its version."""
+    contents were too large for a copy, with its version. `work` computes contents that were put off, until then there are none; `shared`
+    contents are remembered by such work."""
 
-    __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful", "promise", "seen", "source")
+    __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful", "promise", "seen", "source", "work", "shared")
 
     def __init__(self, weak, storage, version, seen):
         self.weak, self.version, self.seen = weak, version, seen
         self.address, self.bytes = storage.data_ptr(), storage.nbytes()
         self.doubtful, self.promise, self.source = "", 0, None
-        self.storage = None
+        self.storage = self.work = None
+        self.shared = False
 
     def touches(self, ranges):
         start, end = self.address, self.address + self.bytes
@@ -133,10 +135,13 @@ class Known:
 
     def current(self, tensor, twin, storage):
         """Returns the twin of this storage, if it still has the tensor's contents."""
-        is_same = twin.address == storage.data_ptr() and twin.bytes == storage.nbytes()
-        if not is_same or twin.version != self.version(tensor) or tensor.is_conj() or tensor.is_neg():
+        if twin.version != self.version(tensor) or twin.address != storage.data_ptr() or twin.bytes != storage.nbytes():
+            return None
+        if tensor.is_conj() or tensor.is_neg():
             return None
         if twin.source is not None and twin.source[0]._version != twin.source[1]:
+            return None
+        if twin.storage is None and twin.work is None:
             return None
         if twin.promise:
             promise, twin.promise = twin.promise, 0
@@ -161,8 +166,12 @@ class Known:
         ):
             return made
         made = self.torch.empty(0, dtype=tensor.dtype, device=self.cpu)
-        twin.seen = made.set_(twin.storage, offset, shape, strides)
+        twin.seen = made.set_(self.finished(twin).storage, offset, shape, strides)
         return made
+
+    def finished(self, twin):
+        """Returns a twin, with its contents."""
+        return twin
 
     def register(self, tensor, contents=None):
         """Makes a tensor's storage known. Contents are a CPU tensor of the same layout that nothing else holds. Without contents, the

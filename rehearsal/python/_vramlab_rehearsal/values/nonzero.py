@@ -19,7 +19,7 @@ def replace_nonzero(torch, values):
         doing.busy, doing.operator = True, doing.operator if doing.busy and doing.operator else "nonzero"
         try:
             twin = values.find(tensor) if values.is_small(tensor) else None
-            if twin is None:
+            if twin is None or not values.is_ready(twin):
                 return on_card()
             with values.one_thread, torch._C.DisableTorchFunction(), torch.no_grad():
                 values.tell_doubt("nonzero", {0: twin})

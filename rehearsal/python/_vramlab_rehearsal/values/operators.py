@@ -18,7 +18,12 @@ LARGE = 8 * MAX_ELEMENTS
 MAX_LIST = 1 << 16
 
 # Accessors that are called many thousands of times. None reads or writes elements.
-PLAIN = frozenset("__get__ __set__ __delete__ size dim stride numel data_ptr element_size __len__ __hash__ backward".split())
+PLAIN = frozenset(
+    "__get__ __set__ __delete__ size dim stride numel nelement data_ptr element_size storage_offset untyped_storage __len__ __hash__ backward "
+    "is_complex is_floating_point is_contiguous is_same_size get_device _set_grad_enabled result_type can_cast".split()
+)
+# Operators that always return views which begin where their operand does: what is known of its storage is known of them.
+VIEWS = frozenset("view view_as transpose permute unsqueeze squeeze expand expand_as t swapaxes movedim unflatten".split())
 # Operators that read numbers to find the sizes of their results. Those that call `nonzero` are reported there.
 COUNTED = frozenset("unique _unique2 unique_consecutive unique_dim bincount repeat_interleave one_hot".split())
 # Operators that make tensors with unknown contents.
@@ -48,6 +53,14 @@ SHAPING = frozenset(
 DIMENSIONS = frozenset(("dim", "keepdim"))
 # Operators that make one tensor from the numbers that they are given.
 MAKING = frozenset("zeros ones full arange zeros_like ones_like full_like new_zeros new_ones new_full sum max min any all cumsum argmax argmin".split())
+# Operators that may be put off, until something reads their results: the sizes of these depend on no contents, and no random numbers are drawn.
+PUT_OFF = ARITHMETIC | SHAPING | MAKING | frozenset(
+    "__getitem__ __setitem__ where copy_ to interpolate pad expand_as type_as type half bfloat16 double float long int fill_ zero_ masked_fill "
+    "masked_fill_ index_select gather take_along_dim repeat tile flip roll sin cos sigmoid tanh pow __pow__ prod mean tril triu sort "
+    "__rtruediv__ abs amax amin clamp_min clamp_max floor ceil round".split()
+)
+# Of these, the operators that write their first operand.
+PUT_OFF_IN_PLACE = frozenset("__setitem__ copy_ add_ sub_ mul_ div_ __iadd__ __isub__ __imul__ __itruediv__ clamp_ fill_ zero_ masked_fill_".split())
 # Parts of an index for which `[]` gives a view. Below, arguments that are the same on the CPU.
 INDICES = frozenset((int, type(None), type(...)))
 PLAIN_NUMBERS = frozenset((int, float, bool, type(None)))

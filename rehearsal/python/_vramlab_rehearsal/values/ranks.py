@@ -40,7 +40,7 @@ def heard(torch, values, method):
         values.doing.now.busy = True
         try:
             with torch._C.DisableTorchFunction():
-                shown = [twin for twin in map(values.find, small) if twin and twin.bytes <= MAX_EXCHANGED and not twin.doubtful]
+                shown = [twin for twin in map(values.find, small) if twin and twin.bytes <= MAX_EXCHANGED and not twin.doubtful and values.is_ready(twin)]
                 for twin in shown:
                     values.library.vramlab_rehearsal_show(twin.address, twin.storage.data_ptr(), twin.bytes)
                 try:

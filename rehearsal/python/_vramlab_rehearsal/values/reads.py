@@ -36,12 +36,14 @@ MAX_CARRIED = 4096
 class State:
     """State of the work of one thread."""
 
-    __slots__ = ("busy", "told", "quiet", "missed", "operator")
+    __slots__ = ("busy", "told", "offered", "quiet", "missed", "operator")
 
     def __init__(self):
         self.busy = False
         # True if contents were shown to the library, or numbers queued.
         self.told = False
+        # Contents that were put off, and are computed if the library asks for them.
+        self.offered = ()
         # True while reads are not reported. Below, the bytes of the last read that was not reported.
         self.quiet = False
         self.missed = 0

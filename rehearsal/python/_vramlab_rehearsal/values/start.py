@@ -11,6 +11,9 @@ from .operators import PLAIN
 from .ranks import hear_ranks
 from .values import Values
 
+# Of glibc's `malloc.h`.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+
 
 def declare(library):
     library.vramlab_rehearsal_show.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t]
@@ -20,6 +23,14 @@ def declare(library):
     library.vramlab_rehearsal_promise.argtypes = [ctypes.c_uint64, ctypes.c_size_t]
     library.vramlab_rehearsal_promise.restype = ctypes.c_uint64
     library.vramlab_rehearsal_promised.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t]
+
+
+def keep_freed_memory():
+    """Lets the C library keep memory that is freed: contents of some MB, made and freed in each step, would take new pages each time."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, 32 << 20)
+        mallopt(M_TRIM_THRESHOLD, 256 << 20)
 
 
 @contextlib.contextmanager
@@ -88,8 +99,9 @@ def install(torch, library=None):
 
     library = library or ctypes.CDLL(None)
     declare(library)
+    keep_freed_memory()
     values = Values(torch, library)
-    values.callback = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64)(values.reads.on_read)
+    values.callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64)(values.on_read)
     library.vramlab_rehearsal_listen(values.callback)
     replace_nonzero(torch, values)
     hear_ranks(torch, values)

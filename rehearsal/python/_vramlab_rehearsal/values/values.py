@@ -21,6 +21,7 @@ from .operators import (
     FILLING,
     FILLS,
     INDICES,
+    LARGE,
     MAKING,
     MAX_LIST,
     MAX_SHOWN,
@@ -28,7 +29,9 @@ from .operators import (
     PLAIN_NUMBERS,
     SHAPING,
     SOUND,
+    VIEWS,
 )
+from .put_off import Place, PutOff
 from .raising import branch
 from .reads import READS, SIZED, Reads
 
@@ -40,7 +43,7 @@ def is_known_index(index):
     return type(index) in INDICES
 
 
-class Values(Known):
+class Values(PutOff, Known):
     def __init__(self, torch, library):
         super().__init__(torch, library)
         self.reads = Reads(torch)
@@ -48,6 +51,8 @@ class Values(Known):
         self.modes = torch._C._len_torch_dispatch_stack
         self.transforms = torch._C._functorch.peek_interpreter_stack
         self.computed = 0
+        # Bytes that operators that were put off hold.
+        self.held_bytes = 0
         # Set by `install`: what the library calls at a read, and the mode in which operators arrive here.
         self.callback = self.mode = None
         # Called with a tensor of the host and the result of `to` or `cuda` on it.
@@ -72,22 +77,35 @@ class Values(Known):
                 self.tensors((value.start, value.stop, value.step), found)
         return found
 
-    def replaced(self, value, twins):
-        """Returns an argument in its form for the CPU."""
+    def replaced(self, value, tensor_of):
+        """Returns an argument in its form for the CPU, with what `tensor_of` makes of its tensors."""
         if type(value) in PLAIN_NUMBERS:
             return value
-        if isinstance(value, self.torch.Tensor):
-            return self.view(value, twins[id(value)]) if id(value) in twins else value.detach()
+        if isinstance(value, (self.torch.Tensor, Place)):
+            return tensor_of(value)
         if isinstance(value, (list, tuple)):
-            made = [self.replaced(item, twins) for item in value]
+            made = [self.replaced(item, tensor_of) for item in value]
             return made if isinstance(value, list) else tuple(made)
         if type(value) is dict:
-            return {key: self.replaced(item, twins) for key, item in value.items()}
+            return {key: self.replaced(item, tensor_of) for key, item in value.items()}
         if type(value) is slice:
-            return slice(*(self.replaced(item, twins) for item in (value.start, value.stop, value.step)))
+            return slice(*(self.replaced(item, tensor_of) for item in (value.start, value.stop, value.step)))
         if isinstance(value, self.torch.device) or (isinstance(value, str) and value.startswith("cuda")):
             return self.cpu
         return value
+
+    def twins_of(self, twins):
+        """Returns a function for `replaced` that gives tensors on the card their twins."""
+        return lambda tensor: self.view(tensor, twins[id(tensor)]) if id(tensor) in twins else tensor.detach()
+
+    def on_host(self, function, name, args, kwargs, made):
+        """Runs an operator on arguments in their form for the CPU; `made` is the number of its results on the card."""
+        if name == "copy_":
+            return args[0].copy_(args[1])
+        if name in ("to", "cuda", "contiguous", "clone") and made == 1:
+            return args[0]
+        kwargs.pop("pin_memory", None)
+        return function(*args, **kwargs)
 
     def random_offset(self):
         """Returns the number of random numbers that the cards have drawn; None if it is not known."""
@@ -110,6 +128,8 @@ class Values(Known):
         return out
 
     def run(self, function, name, args, kwargs):
+        if name in VIEWS:
+            return function(*args, **kwargs)
         doing = self.doing.now
         # Inside transforms (`vmap`, `grad`) tensors stand for others. Modes would see what is computed here.
         if doing.busy or self.transforms() is not None or self.modes():
@@ -126,14 +146,20 @@ class Values(Known):
         try:
             # `held`: tensors on the card whose storage has a twin, if only an old one.
             on_card, hosts, held, twins, are_known = [], [], [], {}, True
+            # As `held` does it, which this loop would call for every operand.
+            plain, strided, of = self.plain_types, self.torch.strided, self.twins
+            most = 1 << 62 if self.large else LARGE
             for tensor in taken:
                 if not tensor.is_cuda:
                     hosts.append(tensor)
                     continue
-                if type(tensor) not in self.plain_types:
+                if type(tensor) not in plain:
                     return function(*args, **kwargs)
                 on_card.append(tensor)
-                storage, twin = self.held(tensor)
+                twin = None
+                if of and tensor.layout is strided and tensor.numel() <= most:
+                    storage = tensor.untyped_storage()
+                    twin = of.get(storage._cdata)
                 if twin is not None:
                     held.append(tensor)
                     twin = self.current(tensor, twin, storage)
@@ -156,7 +182,7 @@ class Values(Known):
         finally:
             if doing.told:
                 self.library.vramlab_rehearsal_withdraw()
-                doing.told = False
+                doing.told, doing.offered = False, ()
             doing.busy, doing.operator, doing.quiet = False, "", False
 
     def passed(self, function, name, args, kwargs, copy):
@@ -206,7 +232,7 @@ class Values(Known):
         with self.one_thread, self.torch._C.DisableTorchFunction():
             for tensor in args:
                 twin = twins.get(id(tensor))
-                if twin is None or twin.doubtful or tensor.numel() == 0:
+                if twin is None or twin.doubtful or tensor.numel() == 0 or not self.is_ready(twin):
                     continue
                 contents = self.view(tensor, twin)
                 if name in DECIDED_BY_TRUE and tensor.dtype is self.torch.bool and bool(contents.all()):
@@ -260,10 +286,14 @@ class Values(Known):
     def with_shown(self, function, args, kwargs, shown, twins):
         if not shown:
             return function(*args, **kwargs)
+        doing = self.doing.now
         for tensor in shown:
             twin = twins[id(tensor)]
-            self.library.vramlab_rehearsal_show(twin.address, twin.storage.data_ptr(), twin.bytes)
-        self.doing.now.told = True
+            if twin.work is None:
+                self.library.vramlab_rehearsal_show(twin.address, twin.storage.data_ptr(), twin.bytes)
+            else:
+                doing.offered = (*doing.offered, twin)
+        doing.told = True
         return function(*args, **kwargs)
 
     def is_plain(self, name, args, kwargs, on_card, hosts):
@@ -286,7 +316,9 @@ class Values(Known):
             before = None
         else:
             is_read = name in READS or name in ("to", "copy_")
-            shown = [tensor for tensor in on_card if is_read or twins[id(tensor)].bytes <= MAX_SHOWN]
+            # An operator on a list, with numbers besides, reads nothing: an optimizer counts the steps of each parameter so.
+            is_listed = name.startswith("_foreach_") and not any(isinstance(one, self.torch.Tensor) for one in args)
+            shown = [] if is_listed else [tensor for tensor in on_card if is_read or twins[id(tensor)].bytes <= MAX_SHOWN]
             before = self.random_offset() if is_small else None
             self.doing.now.missed = 0
             self.tell_doubt(name, twins)
@@ -303,7 +335,7 @@ class Values(Known):
         changed = self.changed(name, args, kwargs, on_card, versions)
         if self.writes.value != self.seen_writes:
             self.forget_written()
-        inputs = {self.storage(tensor)._cdata for tensor in on_card}
+        inputs = {self.storage(tensor)._cdata for tensor in on_card} if made else frozenset()
         fresh = [tensor for tensor in made if tensor.is_cuda and self.is_fresh(tensor, inputs)]
         # What the script's own tensor of the host stands for must not be written.
         is_small = is_small and not any(twins[id(tensor)].source is not None for tensor in changed) and all(map(self.has_room, fresh))
@@ -317,6 +349,8 @@ class Values(Known):
             self.tell_missed(name)
             if len(hosts) == 1 and ((name in ("to", "cuda") and not on_card) or name == "copy_"):
                 self.keep_large(hosts[0], out)
+            return out
+        if on_card and self.put_off(function, name, args, kwargs, on_card, hosts, twins, made, fresh, changed, doubt(twins)):
             return out
         return self.compute(function, name, args, kwargs, on_card, twins, out, made, fresh, changed)
 
@@ -337,17 +371,12 @@ class Values(Known):
         doubtful = doubt(twins)
         try:
             with self.one_thread, torch._C.DisableTorchFunction(), torch.no_grad():
-                if name == "copy_":
-                    result = self.view(args[0], twins[id(args[0])]) if args[0].is_cuda else args[0].detach()
-                    result.copy_(self.replaced(args[1], twins))
-                elif name in ("to", "cuda", "contiguous", "clone") and len(made) == 1:
-                    result = self.replaced(args[0], twins)
-                else:
-                    cpu_args, cpu_kwargs = self.replaced(args, twins), self.replaced(kwargs, twins) if kwargs else {}
-                    if not on_card and ("device" in kwargs or not self.tensors(args, [])):
-                        cpu_kwargs["device"] = self.cpu
-                    cpu_kwargs.pop("pin_memory", None)
-                    result = function(*cpu_args, **cpu_kwargs)
+                self.own(changed, twins)
+                tensor_of = self.twins_of(twins)
+                cpu_args, cpu_kwargs = self.replaced(args, tensor_of), self.replaced(kwargs, tensor_of) if kwargs else {}
+                if not on_card and ("device" in kwargs or not self.tensors(args, [])):
+                    cpu_kwargs["device"] = self.cpu
+                result = self.on_host(function, name, cpu_args, cpu_kwargs, len(made))
                 if name in READS and not made:
                     # A returned array must not be the twin itself.
                     return result.copy() if name in ("numpy", "__array__") else result
@@ -381,6 +410,15 @@ class Values(Known):
                 self.forget(tensor)
             self.tell_missed(name)
         return out
+
+    def on_read(self, address, to, size):
+        """Called at a read that the library cannot answer, and returns 1 if it is answered here."""
+        for twin in self.doing.now.offered:
+            if twin.address <= address and address + size <= twin.address + twin.bytes and self.is_ready(twin):
+                ctypes.memmove(to, twin.storage.data_ptr() + address - twin.address, size)
+                return 1
+        self.reads.on_read(address, to, size)
+        return 0
 
     def report(self):
         """Returns the reads of unknown contents, the assumptions, and the numbers of computed operators and of reads."""
@@ -428,7 +466,8 @@ class Values(Known):
         known = [self.view(t, twins[id(t)]) for t in self.tensors([args, *kwargs.values()], []) if id(t) in twins]
         is_first_known = bool(args) and id(args[0]) in twins
         if name in ("unique", "_unique2", "unique_consecutive", "unique_dim") and is_first_known:
-            result = function(*self.replaced(args, twins), **self.replaced(kwargs, twins))
+            tensor_of = self.twins_of(twins)
+            result = function(*self.replaced(args, tensor_of), **self.replaced(kwargs, tensor_of))
             result, dim = result[0] if isinstance(result, tuple) else result, kwargs.get("dim")
             return [result.numel() if dim is None else result.shape[dim]]
         if name == "bincount" and is_first_known and known[0].numel():

@@ -1,0 +1,182 @@
+"""Large contents are computed once somebody reads them: pictures and targets of losses often never are. Written for `values.py`.
+
+An operator that is put off has run on the card. For the host its operands are remembered: contents that are not written any more, since a
+later operator that writes a tensor gives it new contents."""
+
+from .known import Twin
+from .operators import ARITHMETIC, MAKING, PUT_OFF, PUT_OFF_IN_PLACE
+
+# Results with fewer elements are computed at once, unless an operand is put off.
+LARGE_RESULT = 1 << 15
+# Tensors of the host with more elements are not remembered as operands.
+MAX_HOST = 1 << 12
+# Longest chain of operators that are put off, and most bytes of contents that all of them hold.
+MAX_DEPTH, MAX_HELD = 40, 256 << 20
+
+# Arguments that nobody changes, or that are copied.
+KEPT = frozenset((int, float, bool, type(None), type(...), slice, list, tuple))
+
+
+class Place:
+    """A tensor on the card as an operand: the contents of its storage, and where the tensor lies in them. It holds no memory of the card."""
+
+    __slots__ = ("twin", "dtype", "shape", "strides", "offset")
+
+    def __init__(self, tensor, twin):
+        self.twin, self.dtype, self.shape = twin, tensor.dtype, tensor.shape
+        self.strides, self.offset = tensor.stride(), tensor.storage_offset()
+
+
+class Work:
+    """An operator that was put off. `made` are the places of its results, of which each has a twin of its own, or that which it writes,
+    whose contents before are those of `base`."""
+
+    __slots__ = ("values", "function", "name", "args", "kwargs", "made", "operands", "base", "depth", "held")
+
+    def __init__(self, values, function, name, args, kwargs, operands, base=None):
+        self.values, self.function, self.name, self.args, self.kwargs = values, function, name, args, kwargs
+        self.base, self.operands, self.made = base, operands, []
+        self.depth = 1 + max((twin.work.depth for twin in operands if twin.work), default=0)
+        self.held = sum(twin.bytes for twin in operands if twin.work is None)
+        values.held_bytes += self.held
+
+    def __del__(self):
+        self.values.held_bytes -= self.held
+
+    def do(self):
+        """Computes the results. Fails where the host lacks the operator, or refuses what the card takes."""
+        values, torch, base = self.values, self.values.torch, self.base
+        with values.one_thread, torch._C.DisableTorchFunction(), torch.no_grad():
+            if base is not None:
+                written = self.made[0].twin
+                contents = values.finished(base).storage
+                written.storage = contents.clone() if base.shared else contents
+
+            def on_host(place):
+                if type(place) is not Place:
+                    return place
+                twin = written if base is not None and place.twin is base else values.finished(place.twin)
+                made = torch.empty(0, dtype=place.dtype, device=values.cpu)
+                return made.set_(twin.storage, place.offset, place.shape, place.strides)
+
+            args = values.replaced(self.args, on_host)
+            kwargs = values.replaced(self.kwargs, on_host) if self.kwargs else {}
+            result = values.on_host(self.function, self.name, args, kwargs, len(self.made))
+            if base is not None:
+                return
+            results = values.tensors((result,), [])
+            if len(results) != len(self.made):
+                raise ValueError("other results than on the card")
+            for place, true in zip(self.made, results):
+                self.keep(torch, place, true)
+
+    def keep(self, torch, place, true):
+        """Makes a result the contents of a twin."""
+        if place.shape != true.shape:
+            raise ValueError("another size than on the card")
+        twin = place.twin
+        is_whole = true.stride() == place.strides and true.dtype is place.dtype and not (place.offset or true.storage_offset())
+        is_own = self.name in MAKING or (self.name in ARITHMETIC and len(self.made) == 1)
+        if is_own and is_whole and true.untyped_storage().nbytes() == twin.bytes:
+            twin.storage = true.untyped_storage()
+            return
+        twin.storage = torch.UntypedStorage(twin.bytes, device="cpu")
+        made = torch.empty(0, dtype=place.dtype, device="cpu")
+        made.set_(twin.storage, place.offset, place.shape, place.strides).copy_(true)
+
+
+class PutOff:
+    """What `Values` does with operators that are put off."""
+
+    def may_wait(self, name, args, taken, hosts):
+        """True if the size of an operator's result does not depend on contents, and if its operands can be remembered."""
+        if name not in PUT_OFF or any(host.numel() > MAX_HOST for host in hosts):
+            return False
+        # What is not copied here may change until it is read.
+        if name in ("__getitem__", "__setitem__") and not all(type(one) in KEPT or type(one) in self.plain_types for one in (args[1] if type(args[1]) is tuple else args[1:])):
+            return False
+        if name == "where":
+            return len(args) == 3
+        # A mask as an index says how many elements there are.
+        return name != "__getitem__" or not any(one.dtype in (self.torch.bool, self.torch.uint8) for one in taken[1:])
+
+    def put_off(self, function, name, args, kwargs, on_card, hosts, twins, made, fresh, changed, doubtful):
+        """Puts an operator off, and returns whether it did."""
+        operands = list({id(twin): twin for twin in twins.values()}.values())
+        is_waiting = any(twin.work for twin in operands)
+        if not is_waiting and not any(tensor.numel() >= LARGE_RESULT for tensor in (changed or made)):
+            return False
+        if not self.may_wait(name, args, on_card, hosts) or any(twin.source for twin in operands):
+            return False
+        if changed:
+            written = twins[id(changed[0])]
+            fits = name in PUT_OFF_IN_PLACE and changed[0] is args[0] and all(twins[id(one)] is written for one in changed)
+            if not fits or "out" in kwargs or self.version(changed[0]) == -1:
+                return False
+        elif len(fresh) != len(made) or len({tensor.untyped_storage()._cdata for tensor in made}) != len(made):
+            return False
+
+        def remembered(tensor):
+            twin = twins.get(id(tensor))
+            return Place(tensor, twin) if twin is not None else tensor.detach().clone()
+
+        work = Work(self, function, name, self.replaced(args, remembered), self.replaced(kwargs, remembered) if kwargs else {},
+                    operands, written if changed else None)
+        if work.depth > MAX_DEPTH or self.held_bytes > MAX_HELD:
+            return False
+        for tensor in changed[:1] or made:
+            storage = tensor.untyped_storage()
+            twin = Twin(self.weak_storage(storage), storage, self.version(tensor), None)
+            twin.work, twin.doubtful = work, doubtful
+            work.made.append(Place(tensor, twin))
+            if not changed:
+                self.kept += twin.bytes
+            self.twins[storage._cdata] = twin
+        for twin in operands:
+            if twin is not work.base:
+                twin.shared = True
+        if len(self.twins) > self.sweep_at:
+            self.sweep()
+        return True
+
+    def finished(self, twin):
+        """Returns a twin, with its contents. Fails where they cannot be computed."""
+        work = twin.work
+        if work is not None:
+            for place in work.made:
+                place.twin.work = None
+            try:
+                work.do()
+            except Exception:
+                for place in work.made:
+                    place.twin.storage = None
+                raise
+            self.computed += 1
+            for operand in work.operands:
+                if operand.weak.expired() and self.twins.get(operand.weak.cdata) is operand:
+                    del self.twins[operand.weak.cdata]
+                    self.kept -= operand.bytes
+        if twin.storage is None:
+            raise ValueError("contents were not computed")
+        return twin
+
+    def is_ready(self, twin):
+        """True if a twin has contents, which are computed now if they were put off."""
+        try:
+            return self.finished(twin) is twin
+        except Exception:  # As in `compute`.
+            return False
+
+    def own(self, changed, twins):
+        """Gives tensors that are to be written contents of their own, where an operator that was put off remembers these."""
+        for tensor in changed:
+            twin = twins[id(tensor)]
+            if not twin.shared or self.twins.get(tensor.untyped_storage()._cdata) is not twin:
+                continue
+            storage = tensor.untyped_storage()
+            new = Twin(twin.weak, storage, twin.version, None)
+            new.storage, new.doubtful = self.finished(twin).storage.clone(), twin.doubtful
+            self.twins[storage._cdata] = new
+            for key, other in twins.items():
+                if other is twin:
+                    twins[key] = new
