@@ -41,8 +41,8 @@ pub(super) struct QuantizedWeight {
 
 #[derive(Clone)]
 enum Values {
-    Four(FourBit),
-    Eight(EightBit),
+    Four(Box<FourBit>),
+    Eight(Box<EightBit>),
 }
 
 impl QuantizedWeight {
@@ -60,8 +60,8 @@ impl QuantizedWeight {
         let arrives_in = if how.bits == Bits::Eight { DType::F16 } else { dtype };
         let arrived = Array::empty_as(device, &[outputs, inputs], arrives_in, Category::Parameter)?;
         let values = match how.bits {
-            Bits::Four { twice } => Values::Four(FourBit::quantize(arrived, twice, table)?),
-            Bits::Eight => Values::Eight(EightBit::quantize(arrived)?),
+            Bits::Four { twice } => Values::Four(Box::new(FourBit::quantize(arrived, twice, table)?)),
+            Bits::Eight => Values::Eight(Box::new(EightBit::quantize(arrived)?)),
         };
         let bias = || Array::empty_as(device, &[outputs], dtype, Category::Parameter);
         let bias = if has_bias { Some(Arc::new(Mutex::new(bias()?))) } else { None };
