@@ -19,6 +19,7 @@ FOLDERS = [
     "scripts/loop",
     "scripts/record",
     "scripts/rehearse",
+    "scripts/zoo",
 ]
 
 

@@ -34,9 +34,11 @@ def export(model: Any, *args: Any, path: Union[str, os.PathLike[str]], with_valu
 
     The first dimension of the first tensor is the batch, and so is that of every other tensor of the same first size. It must be at
     least 2. The second size of the first whole numbers ``[batch, length]`` is the length, as that of others of the same sizes. Where
-    the network's code fixes a size or bounds it, the file says so. Tensors may lie in dictionaries and in objects. Without ``with_values`` the file has no weights: it can be predicted and fitted, not trained. It says when Python drops
-    each value, which is later than its last use where a name still holds it. Where the module computes otherwise under ``eval()``, as
-    dropout and batch norm do, the file has that program, too: ``predict --eval-every`` takes it.
+    the network's code fixes a size or bounds it, the file says so. Tensors may lie in dictionaries and in objects.
+
+    Without ``with_values`` the file has no weights: it can be predicted and fitted, not trained. It says when Python drops each value,
+    which is later than its last use where a name still holds it. Where the module computes otherwise under ``eval()``, as dropout and
+    batch norm do, the file has that program, too: ``predict --eval-every`` takes it.
 
     The masks of a network of transformers are those of a training with the example: none where it hides nothing.
 

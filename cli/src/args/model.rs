@@ -153,5 +153,5 @@ impl ModelArgs {
 }
 
 pub(super) fn names() -> Vec<&'static str> {
-    lab::models::ALL.iter().map(|(name, _)| *name).collect()
+    lab::models::ALL.iter().map(|(name, _)| *name).chain(lab::exported::names()).collect()
 }

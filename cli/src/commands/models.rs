@@ -16,7 +16,9 @@ pub(super) fn run(args: &ModelsArgs, ui: &Ui) -> Result<Code> {
         let description = network(&ModelOptions::default())?.description();
         Ok(ListedModel { name: (*name).into(), description })
     });
-    let models = models.collect::<lab::Result<Vec<_>>>()?;
+    let mut models = models.collect::<lab::Result<Vec<_>>>()?;
+    let recorded = lab::exported::listed()?.into_iter();
+    models.extend(recorded.map(|one| ListedModel { name: one.name.into(), description: one.description }));
     let found = ModelsResult { models, model_types: MODEL_TYPES.map(String::from).to_vec() };
     output::deliver_findings(ui, &args.output, None, &found)?;
     Ok(Code::Done)

@@ -88,6 +88,21 @@ impl Network {
     /// # Errors
     /// Fields that do not apply to an exported network; contents of the file that are not represented.
     pub(super) fn exported(spec: &ModelSpec) -> Result<Option<Self>> {
+        if let Some(name) = spec.recorded() {
+            let others = ModelOptions {
+                recompute: Recompute::None,
+                sequence: None,
+                layers: None,
+                fused_attention: false,
+                ..spec.options()
+            };
+            others.only(name, &[])?;
+            let model = spec.reads.recorded(name, spec.layers, spec.sequence, USUAL_TOKENS, spec.loss)?;
+            let model = model.recomputing(&spec.checkpoint.clone().unwrap_or_default())?;
+            check_attention(&model, spec.attention)?;
+            let notes = model.notes();
+            return Ok(Some(Self::Exported(Box::new(model), notes)));
+        }
         let Some(path) = spec.model_file.as_deref().filter(|path| exported::is_export(path)) else {
             spec.model_file.as_deref().map_or(Ok(()), exported::check_ending)?;
             let field = if spec.adversary.is_some() { Some("adversary") } else { spec.loss.map(|_| "loss") };
@@ -268,6 +283,12 @@ impl ModelSpec {
     /// Returns a network of this program by its name.
     pub(super) fn architecture(&self) -> Result<Box<dyn Architecture>> {
         lab_models::architecture(self.name(), &self.options())
+    }
+
+    /// The network's name, if this program has it as a recorded graph.
+    pub(super) fn recorded(&self) -> Option<&str> {
+        let name = self.model.as_deref().filter(|_| self.model_file.is_none())?;
+        exported::is_recorded(name).then_some(name)
     }
 
     /// The model file, if it is a configuration of the transformers library.

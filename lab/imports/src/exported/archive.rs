@@ -16,14 +16,20 @@ use crate::zipped;
 /// Maximum bytes of a JSON entry. The program of a network of thousands of layers has less.
 const MAX_JSON_BYTES: u64 = 256 << 20;
 
-/// An open `.pt2` file.
+/// An open `.pt2` file, or what would be in one.
 pub(super) struct Archive {
     path: PathBuf,
-    zip: ZipArchive<BufReader<File>>,
-    /// Numbers of the entries, by their names.
-    entries: BTreeMap<String, usize>,
+    held: Held,
     /// Folder that every entry's name begins with, with the `/` at its end; empty in an archive without such a folder.
     root: String,
+}
+
+/// Where the entries are.
+enum Held {
+    /// In a file: their numbers by their names.
+    File { zip: Box<ZipArchive<BufReader<File>>>, entries: BTreeMap<String, usize> },
+    /// In memory, by their names.
+    Memory(BTreeMap<String, Vec<u8>>),
 }
 
 /// Position and length of an entry's bytes in the file.
@@ -55,7 +61,8 @@ impl Archive {
         let zip = zipped::open(BufReader::new(file)).map_err(|error| wrong(error.to_string()))?;
         let names = zip.file_names().enumerate();
         let entries = names.filter_map(|(index, name)| Some((name.ok()?.into_owned(), index))).collect();
-        let mut archive = Self { path: path.to_path_buf(), zip, entries, root: String::new() };
+        let held = Held::File { zip: Box::new(zip), entries };
+        let mut archive = Self { path: path.to_path_buf(), held, root: String::new() };
         archive.root = archive.find_root()?;
         let format = archive.text("archive_format", 64)?;
         if format.trim() != "pt2" {
@@ -69,14 +76,27 @@ impl Archive {
         Ok(archive)
     }
 
+    /// Entries that are in memory. `name` stands for the path in errors.
+    pub(super) fn of_entries(name: &str, entries: BTreeMap<String, Vec<u8>>) -> Self {
+        Self { path: name.into(), held: Held::Memory(entries), root: String::new() }
+    }
+
+    /// Names of the entries, in order.
+    fn names(&self) -> Box<dyn Iterator<Item = &String> + '_> {
+        match &self.held {
+            Held::File { entries, .. } => Box::new(entries.keys()),
+            Held::Memory(entries) => Box::new(entries.keys()),
+        }
+    }
+
     /// Returns the folder that holds `archive_format`, with the `/` at its end.
     fn find_root(&self) -> Result<String> {
         const KNOWN: &str = "archive_format";
-        let root = self.entries.keys().find_map(|name| {
+        let root = self.names().find_map(|name| {
             let root = name.strip_suffix(KNOWN)?;
             (root.is_empty() || root.ends_with('/')).then(|| root.to_string())
         });
-        let has = |name: &str| self.entries.keys().any(|entry| entry.ends_with(name));
+        let has = |name: &str| self.names().any(|entry| entry.ends_with(name));
         root.ok_or_else(|| {
             let problem = if has("data.pkl") {
                 "was made by torch.save, not by torch.export.save"
@@ -97,12 +117,16 @@ impl Archive {
     /// Returns the names of the entries below `folder`, without `folder` itself.
     pub(super) fn below<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = &'a str> {
         let inside = move |name: &'a String| name.strip_prefix(self.root.as_str())?.strip_prefix(folder);
-        self.entries.keys().filter_map(inside)
+        self.names().filter_map(inside)
     }
 
     /// True if the archive has this entry.
     pub(super) fn has(&self, entry: &str) -> bool {
-        self.entries.contains_key(&format!("{}{entry}", self.root))
+        let name = format!("{}{entry}", self.root);
+        match &self.held {
+            Held::File { entries, .. } => entries.contains_key(&name),
+            Held::Memory(entries) => entries.contains_key(&name),
+        }
     }
 
     /// Returns the position and length of an entry's bytes.
@@ -112,19 +136,22 @@ impl Archive {
     pub(super) fn extent(&mut self, entry: &str) -> Result<Extent> {
         let name = format!("{}{entry}", self.root);
         let end = self.path.metadata().map_or(0, |metadata| metadata.len());
-        let found = match self.entries.get(&name) {
-            None => Err("is missing".to_string()),
-            Some(&index) => self.zip.by_index_raw(index).map_err(|error| error.to_string()).and_then(|file| {
-                if file.compression() != zip::CompressionMethod::Stored {
-                    return Err("is compressed; torch.export.save stores entries as they are".into());
-                }
-                let start = file.data_start().ok_or("has no data")?;
-                let bytes = file.size();
-                match start.checked_add(bytes) {
-                    Some(last) if last <= end => Ok(Extent { start, bytes }),
-                    _ => Err(format!("claims {bytes} bytes, which the file does not have")),
-                }
-            }),
+        let found = match &mut self.held {
+            Held::Memory(_) => Err("is not in a file".to_string()),
+            Held::File { entries, .. } if !entries.contains_key(&name) => Err("is missing".to_string()),
+            Held::File { zip, entries } => {
+                zip.by_index_raw(entries[&name]).map_err(|error| error.to_string()).and_then(|file| {
+                    if file.compression() != zip::CompressionMethod::Stored {
+                        return Err("is compressed; torch.export.save stores entries as they are".into());
+                    }
+                    let start = file.data_start().ok_or("has no data")?;
+                    let bytes = file.size();
+                    match start.checked_add(bytes) {
+                        Some(last) if last <= end => Ok(Extent { start, bytes }),
+                        _ => Err(format!("claims {bytes} bytes, which the file does not have")),
+                    }
+                })
+            }
         };
         found.map_err(|problem| self.error(entry, problem))
     }
@@ -134,6 +161,10 @@ impl Archive {
     /// # Errors
     /// Those of [`extent`](Self::extent); an entry that is longer than `most` bytes or is not UTF-8.
     fn text(&mut self, entry: &str, most: u64) -> Result<String> {
+        if let Held::Memory(entries) = &self.held {
+            let bytes = entries.get(entry).cloned().ok_or_else(|| self.error(entry, "is missing"))?;
+            return String::from_utf8(bytes).map_err(|_| self.error(entry, "not text in UTF-8"));
+        }
         let extent = self.extent(entry)?;
         if extent.bytes > most {
             return Err(self.error(entry, format!("is {} bytes long; {most} at most are read", extent.bytes)));

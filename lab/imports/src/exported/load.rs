@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use lab_base::error::Result;
+use lab_base::error::{Error, Result};
 
 use super::loss::LossName;
 use super::model::Exported;
-use super::read::{Read, read};
+use super::read::{Read, read, read_archive};
+use super::zoo;
 
 /// The exports that were read last, for further runs of the same files; clones share them. A file is read again when it has changed.
 #[derive(Clone, Default)]
@@ -31,6 +32,17 @@ struct Identity {
 }
 
 impl Identity {
+    /// That of a network in no file.
+    fn of_name(name: &str) -> Self {
+        Self {
+            path: name.into(),
+            bytes: 0,
+            modified: None,
+            #[cfg(unix)]
+            inode: (0, 0),
+        }
+    }
+
     /// `None` if the file cannot be asked; reading it then says why.
     fn of(path: &Path) -> Option<Self> {
         let metadata = path.metadata().ok()?;
@@ -62,15 +74,45 @@ impl Reads {
         self.read(path).ok()?.torch.clone()
     }
 
+    /// A network that this program has as a recorded graph, with so many layers in place of its own, and examples of so many tokens. Unless these are said, they
+    /// are `usual` or fewer.
+    ///
+    /// # Errors
+    /// A number of layers or tokens that the network does not have.
+    pub fn recorded(
+        &self,
+        name: &str,
+        layers: Option<usize>,
+        tokens: Option<usize>,
+        usual: usize,
+        loss: Option<LossName>,
+    ) -> Result<Exported> {
+        let positions = zoo::positions(name)?;
+        let identity = Identity::of_name(&format!("{name} {layers:?}"));
+        let read = || read_archive(zoo::archive(name, layers)?, Path::new(name));
+        let read = self.kept(Some(identity), Path::new(name), read)?;
+        let model = Exported::of(read, loss)?;
+        match tokens {
+            Some(tokens) if tokens > positions => {
+                Err(Error::usage("sequence", format!("{tokens}: {name} has {positions} positions")))
+            }
+            Some(tokens) => model.of_length(tokens),
+            None => model.of_length(usual.min(positions)),
+        }
+    }
+
     fn read(&self, path: &Path) -> Result<Arc<Read>> {
-        let identity = Identity::of(path);
+        self.kept(Identity::of(path), path, || read(path))
+    }
+
+    fn kept(&self, identity: Option<Identity>, path: &Path, read: impl FnOnce() -> Result<Read>) -> Result<Arc<Read>> {
         // Held while the file is read: runs side by side read it once.
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = kept.iter().find(|Last(known, _)| Some(known) == identity.as_ref());
         if let Some(Last(_, read)) = known {
             return Ok(read.clone());
         }
-        let read = Arc::new(read(path)?);
+        let read = Arc::new(read()?);
         kept.retain(|Last(other, _)| other.path != path);
         kept.extend(identity.map(|identity| Last(identity, read.clone())));
         if kept.len() > KEPT {

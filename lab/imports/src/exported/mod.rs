@@ -44,6 +44,7 @@ mod types;
 mod unrepresented;
 mod value;
 mod views;
+mod zoo;
 
 pub use inputs::{Content, Input};
 pub use load::{Reads, load};
@@ -54,3 +55,4 @@ pub use ranks::train_ranks;
 pub use sizes::Sizes;
 pub use split::train_split;
 pub use step::train_from;
+pub use zoo::{Listed, is_recorded, listed, names};

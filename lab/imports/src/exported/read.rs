@@ -65,8 +65,15 @@ impl Read {
 /// # Errors
 /// Those of [`load`](super::load).
 pub(super) fn read(path: &Path) -> Result<Read> {
+    read_archive(Archive::open(path)?, path)
+}
+
+/// Reads and checks an archive. `path`: the file, or the name of a network that is in none.
+///
+/// # Errors
+/// Those of [`load`](super::load).
+pub(super) fn read_archive(mut archive: Archive, path: &Path) -> Result<Read> {
     let file = path.display().to_string();
-    let mut archive = Archive::open(path)?;
     let model = only_model(&archive)?;
     let entry = format!("models/{model}.json");
     let exported: ExportedProgram = archive.json(&entry)?;

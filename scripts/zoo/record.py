@@ -1,0 +1,137 @@
+"""Records the networks of networks.py as folded graphs, and what real PyTorch takes of their first layers.
+
+    python record.py graphs [NAME...]           lab/imports/zoo/NAME.json.gz; one that exists is left as it is
+    python record.py truths PROGRAM [NAME...]   lab/imports/zoo/truths.json: peaks of a rehearsal at two batches and two lengths
+
+Needs PyTorch, transformers and the package for Python; neither weights nor a card. Both go on where they were stopped.
+ZOO_TRACES names a folder that keeps what PyTorch traced, for another folding.
+"""
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+ZOO = os.path.join(ROOT, "lab", "imports", "zoo")
+TRUTHS = os.path.join(ZOO, "truths.json")
+sys.path[:0] = [HERE, os.path.join(ROOT, "python"), os.path.join(ROOT, "lab", "src", "any_model", "driver")]
+
+import networks  # noqa: E402
+
+# Batches and lengths of the truths, longer than every window but those of 4096 tokens.
+SIZES = [(1, 1024), (3, 704)]
+
+
+def cut(config, layers):
+    """The configuration of a network's first layers."""
+    kept = dict(config, num_hidden_layers=layers)
+    return dict(kept, layer_types=config["layer_types"][:layers]) if "layer_types" in config else kept
+
+
+def kinds(config):
+    """The kind of each layer of the whole network, as transformers reads the configuration."""
+    import transformers
+
+    own = {key: value for key, value in config.items() if key not in ("model_type", "architectures")}
+    found = transformers.AutoConfig.for_model(config["model_type"], **own)
+    types = getattr(found, "layer_types", None) or ["layer"] * config["num_hidden_layers"]
+    rotates = getattr(found, "no_rope_layers", None) or [1] * len(types)
+    return ["%s %s" % pair for pair in zip(types, rotates)]
+
+
+def graph(name):
+    import torch
+
+    import fold
+    import vramlab
+    from vramlab_driver import run
+
+    config, layers, length = networks.NETWORKS[name]
+    kept = os.environ.get("ZOO_TRACES")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "config.json")
+        with open(path, "w") as file:
+            json.dump(cut(config, layers), file)
+        options = dict.fromkeys(run.FIELDS) | {"batch": 2, "sequence": length, "optimizer": "adamw", "steps": 3}
+        plan, model = run.planned(path, options)
+        space = {"torch": torch, "BATCH": 2, "SEQUENCE": length}
+        inputs = {one.name: eval(one.expression, space) for one in plan.inputs}
+        exported = os.path.join(kept or folder, name + ".pt2")
+        if not os.path.exists(exported):
+            vramlab.export(model.train(), path=exported, **inputs)
+        with zipfile.ZipFile(exported) as archive:
+            entry = lambda ending: json.loads(archive.read(next(one for one in archive.namelist() if one.endswith(ending))))
+            program, beside = entry("models/model.json"), entry("extra/vramlab.json")
+    if beside.get("recorded"):
+        raise fold.Cannot("one recorded call")
+    folded = fold.fold(program, beside, kinds(config))
+    # Learned positions of RoBERTa begin after the number of padding.
+    positions = config["max_position_embeddings"] - (config["pad_token_id"] + 1 if "roberta" in config["model_type"] else 0)
+    folded.update(positions=positions, library=plan.library, **{"class": plan.class_name})
+    with open(os.path.join(ZOO, name + ".json.gz"), "wb") as file:
+        file.write(gzip.compress(json.dumps(folded, separators=(",", ":")).encode(), 9, mtime=0))
+
+
+def listed():
+    """Writes the list of what is recorded, for the program."""
+    names = sorted(name.removesuffix(".json.gz") for name in os.listdir(ZOO) if name.endswith(".json.gz"))
+    lines = ["    (%s, include_bytes!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/zoo/%s.json.gz\")))," % (json.dumps(name), name) for name in names]
+    text = "/// The recorded networks: `scripts/zoo/record.py graphs` writes this list.\nconst RECORDED: &[(&str, &[u8])] = &[\n%s\n];\n" % "\n".join(lines)
+    with open(os.path.join(ZOO, "list.rs"), "w") as file:
+        file.write(text)
+
+
+def truth(name, program):
+    config, layers, _ = networks.NETWORKS[name]
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        path, answer = os.path.join(folder, "config.json"), os.path.join(folder, "answer.json")
+        with open(path, "w") as file:
+            json.dump(cut(config, layers), file)
+        for batch, tokens in SIZES:
+            tokens = min(tokens, config["max_position_embeddings"] - 2)
+            words = [program, "predict", path, "--python", sys.executable, "--batch", str(batch), "--sequence", str(tokens), "--json", answer]
+            subprocess.run(words + ["--gpu", "1TiB"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            with open(answer) as file:
+                peak = json.load(file)["peak"]
+            os.remove(answer)
+            found.append({"layers": layers, "batch": batch, "tokens": tokens, "allocated": peak["bytes"], "reserved": peak["reserved_bytes"]})
+    return found
+
+
+def truths():
+    """What was recorded until now."""
+    if not os.path.exists(TRUTHS):
+        return {}
+    with open(TRUTHS) as file:
+        return json.load(file)
+
+
+def main():
+    import traceback
+
+    what, words = sys.argv[1], sys.argv[2:]
+    program = words.pop(0) if what == "truths" else None
+    for name in words or networks.NETWORKS:
+        try:
+            if what == "graphs" and not os.path.exists(os.path.join(ZOO, name + ".json.gz")):
+                graph(name)
+            elif what == "truths":
+                known = truths()
+                if name not in known:
+                    known[name] = truth(name, program)
+                    with open(TRUTHS, "w") as file:
+                        file.write(json.dumps(known, indent=1, sort_keys=True) + "\n")
+            listed()
+            print(name, flush=True)
+        except Exception as error:
+            traceback.print_exc(limit=3)
+            print(name, "FAILED", str(error)[:300], flush=True)
+
+
+if __name__ == "__main__":
+    main()
