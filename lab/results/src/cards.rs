@@ -27,6 +27,9 @@ pub struct CardResult {
     pub total_source: String,
     /// Smallest context: memory that a process takes besides what PyTorch reserved.
     pub least_context_bytes: u64,
+    /// Expected context.
+    #[serde(default)]
+    pub usual_context_bytes: u64,
     /// Largest context; whether something fits is decided with it.
     pub context_bytes: u64,
     /// Where the context was seen; null if only on other cards.
@@ -47,6 +50,7 @@ impl From<&Card> for CardResult {
             total_bytes: card.total_bytes(),
             total_source: card.total_source.into(),
             least_context_bytes: card.context.least_bytes(),
+            usual_context_bytes: card.context.usual_bytes(),
             context_bytes: card.context.most_bytes(),
             context_source: card.context.source.map(String::from),
             compute_capability: card.sm,
@@ -84,11 +88,6 @@ impl CardResult {
     /// Range of the context, from the smallest to the largest.
     fn context(&self) -> String {
         format!("{} to {} MiB", self.least_context_bytes >> 20, self.context_bytes >> 20)
-    }
-
-    /// `The GeForce RTX 4090 has 23.52 GiB, of which CUDA itself uses 462 to 515 MiB.`
-    pub(super) fn less_context(&self) -> String {
-        format!("The {} has {}, of which CUDA itself uses {}.", self.title, short(self.total_bytes), self.context())
     }
 
     fn row(&self) -> Vec<Cell> {

@@ -269,7 +269,7 @@ impl FitResult {
         if let Some(most) = self.at_best().filter(|most| Some(*most) > self.largest) {
             sentences.push(match self.cudnn_version {
                 Some(version) => format!(
-                    "{} named the workspaces. A card may need an eighth more, so {} may fail.",
+                    "{} named the workspaces. A card may need more, so {} may fail.",
                     cudnn(version),
                     sizes(self.largest.unwrap_or(0) + 1, most)
                 ),
@@ -279,7 +279,7 @@ impl FitResult {
         if let Some(size) = self.largest_with_least_context.filter(|_| self.largest_with_least_context > self.at_best())
         {
             sentences.push(format!(
-                "With the smallest CUDA context that is known {} would fit. Only the card itself can tell.",
+                "By the lower figure {} fit: only the card itself can tell.",
                 counted(size as u64, self.unit())
             ));
         }
