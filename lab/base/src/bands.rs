@@ -48,7 +48,7 @@ pub const BANDS: [Band; 9] = [
         Basis::Requests,
         10,
         45,
-        "transformers and perceptrons on an A100, eager trainings without convolutions on an H200",
+        "xMem's trainings on an RTX 3060 and 4060, own scripts without convolutions on an H200",
     ),
     band(Basis::WorkspacesMeasured, 10, 45, "torchvision on an H200, with the tables of that card"),
     band(Basis::WorkspacesAsked, 95, 120, "convolutional networks on an A100 with another release of cuDNN"),

@@ -44,6 +44,33 @@ pub const NCCL_FURTHER: Beside = Beside {
     source: "benches/results/2026-11-27-h200-contexts-more.json, one rank of an H200",
 };
 
+/// What else takes memory on a card, in words: name, figure, source. No answer adds these.
+pub const OTHERS: [[&str; 3]; 12] = [
+    ["PyTorch's own kernels, loaded when first used", "92 MiB on an H200, in the context's range", H200_STAGES],
+    ["cuBLAS and cuBLASLt", "66 and 130 MiB on an H200, in the context's range", H200_STAGES],
+    ["cuFFT, cuSOLVER, a CUDA graph", "8, 162 and 70 MiB on an H200", H200_STAGES],
+    [
+        "all modules at once (CUDA_MODULE_LOADING=EAGER)",
+        "a context of 1259 MiB on an H200, 2059 in a training",
+        H200_STAGES,
+    ],
+    ["cuBLAS workspaces", "one for each stream, in what PyTorch reserves", "PyTorch"],
+    ["a second process on the card", "its own context: 525 MiB on an H200", H200_STAGES],
+    [
+        "an older CUDA",
+        "a context of 1343 MiB on a V100 with CUDA 11.2",
+        "Hugging Face's documents, model training anatomy",
+    ],
+    ["RCCL on AMD cards", "1 GiB, and 0.65 GiB for each communicator", "Lumi-supercomputer/LUMI-AI-Guide#111"],
+    ["a desktop's share of a consumer card", NOT_KNOWN, ""],
+    ["MIG slices", NOT_KNOWN, ""],
+    ["contexts on AMD, Intel and Apple GPUs, B200 and GB200, Jetson", NOT_KNOWN, ""],
+    ["what the system takes of unified memory", NOT_KNOWN, ""],
+];
+
+const NOT_KNOWN: &str = "not known";
+const H200_STAGES: &str = "benches/results/2026-11-26-h200-contexts.json and 2026-11-27-h200-contexts-more.json";
+
 impl Beside {
     /// Its three figures.
     pub fn range(&self) -> Range {

@@ -1,5 +1,6 @@
 //! The cards that have a name (`vramlab-cards-1`).
 
+use lab_base::beside::{CUDNN, NCCL, NCCL_FURTHER, OTHERS};
 use lab_base::cards::{ALL, CONTEXT, Card};
 use lab_base::figures::{both, counted, short};
 use lab_base::section::{Bars, Cell, Section, Table};
@@ -104,6 +105,25 @@ impl CardResult {
     }
 }
 
+/// Table of what libraries and others take, with sources.
+fn besides() -> Section {
+    let text = |words: &str| Cell::Text(words.into());
+    let counted = [CUDNN, NCCL, NCCL_FURTHER].map(|part| {
+        let range = part.range();
+        let figure = format!("{} to {} MiB, {} expected", range.lower >> 20, range.upper >> 20, range.expected >> 20);
+        vec![text(part.name), Cell::Text(figure), text(part.source)]
+    });
+    let others = OTHERS.map(|row| row.map(text).to_vec());
+    Section::Table(Table::new("", &["what", "figure", "source"], counted.into_iter().chain(others).collect()))
+}
+
+/// What Windows does instead of running out of memory, for a card that people use there.
+pub(super) fn on_windows(title: &str) -> Option<&'static str> {
+    title.contains("GeForce").then_some(
+        "On Windows the driver may use the system's memory instead: then it runs, often a hundred times slower.",
+    )
+}
+
 impl Default for Cards {
     fn default() -> Self {
         Self { cards: ALL.iter().map(CardResult::from).collect() }
@@ -131,6 +151,7 @@ impl Findings for Cards {
                 title: "Where each figure is from".into(),
                 sections: self.cards.iter().map(CardResult::sources).collect(),
             },
+            Section::Details { title: "What else takes memory on a card".into(), sections: vec![besides()] },
             Section::Rest(vec![Section::Bars(Bars { title: "Memory".into(), rows: bars })]),
         ]
     }

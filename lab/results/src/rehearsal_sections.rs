@@ -3,6 +3,7 @@
 use lab_base::figures::{counted, short};
 use lab_base::section::{Cell, Section, Table};
 
+use super::cards::on_windows;
 use super::command::quoted;
 use super::findings::Findings;
 use super::rehearsal::{AtPeak, PeakShares, RehearsalResult, RehearsedRank, RehearsedWorld, UnknownRead};
@@ -71,6 +72,7 @@ impl RehearsalResult {
             Some(false) if taken <= gpu.total_bytes => {
                 format!("{verdict}: {needed} in larger pieces than are free, {has}")
             }
+            None if self.fits_so_far().is_none() => verdict.into(),
             None => format!("{verdict}: {needed} so far, {has}"),
             Some(_) => format!("{verdict}: {needed}, {has}"),
         }
@@ -80,6 +82,7 @@ impl RehearsalResult {
 fn sections(found: &RehearsalResult) -> Vec<Section> {
     let mut out = vec![Section::Answer(answer(found))];
     out.extend(post_mortem(found));
+    out.extend(on_windows(&found.gpu.name).filter(|_| found.ran_out()).map(|text| Section::Note(text.into())));
     if !found.ranks.is_empty() && found.fits_so_far().is_some() {
         out.extend(growth::in_words(found).map(Section::Note));
         out.extend(growth::lines(found));
