@@ -192,6 +192,12 @@ class RehearsalV1(TypedDict, total=False):
     world: Optional[RehearsedWorld]
     torch: Optional[str]
     fits: Optional[bool]
+    lower_bytes: int
+    expected_bytes: int
+    upper_bytes: int
+    figures_of: str
+    basis: str
+    parts: list[PartOnCard]
     exact: bool
     exact_to: Optional[int]
     inexact: list[Inexact]
@@ -320,6 +326,12 @@ class TrainV1(TypedDict, total=False):
     card: Optional[CardResult]
     budget_bytes: Optional[int]
     fits: Optional[bool]
+    lower_bytes: int
+    expected_bytes: int
+    upper_bytes: int
+    figures_of: str
+    basis: str
+    parts: list[PartOnCard]
     with_cudnn: Optional[ConvolutionBound]
     needs: NeedsResult
     needs_peak: Optional[PeakResult]
@@ -468,6 +480,7 @@ class CardResult(TypedDict, total=False):
     total_bytes: int
     total_source: str
     least_context_bytes: int
+    usual_context_bytes: int
     context_bytes: int
     context_source: Optional[str]
     compute_capability: int
@@ -1023,6 +1036,16 @@ class Part(TypedDict, total=False):
     name: str
     baseline: int
     now: int
+
+
+class PartOnCard(TypedDict, total=False):
+    """A part of what a process takes. Bytes."""
+
+    name: str
+    lower_bytes: int
+    expected_bytes: int
+    upper_bytes: int
+    source: str
 
 
 class Peak(TypedDict, total=False):

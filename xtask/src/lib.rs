@@ -9,6 +9,7 @@ pub mod layers;
 pub mod manifests;
 pub mod paths;
 pub mod prose;
+pub mod published;
 pub mod resolve;
 pub mod schemas;
 pub mod sources;

@@ -70,6 +70,20 @@ enum Chore {
     Wheel(dist::DistArgs),
     /// Regenerate the tables of figures in the READMEs from benches/results.
     BenchTables,
+    /// Regenerate docs/accuracy.md: measured figures beside what the program in target/ says of them.
+    ///
+    /// Example: cargo xtask published --exports FOLDER --python /usr/bin/python3
+    Published {
+        /// The program.
+        #[arg(long, default_value = "target/debug/vramlab")]
+        program: PathBuf,
+        /// Folder with the exported networks, which are not part of the project. Without it their answers are kept.
+        #[arg(long)]
+        exports: Option<PathBuf>,
+        /// A Python with PyTorch, whose cuDNN is asked. Without it the answers that need one are kept.
+        #[arg(long)]
+        python: Option<PathBuf>,
+    },
     /// Regenerate docs/json.md, python/vramlab/schemas.py and the schema of rehearsals from the structs that become JSON.
     Json,
 }
@@ -87,6 +101,8 @@ fn main() -> ExitCode {
         Chore::Dist(args) => repository_root().and_then(|root| dist::archive(&root, &args)),
         Chore::Wheel(args) => repository_root().and_then(|root| dist::wheel(&root, &args)),
         Chore::BenchTables => repository_root().and_then(|root| measure::tables(&root)),
+        Chore::Published { program, exports, python } => repository_root()
+            .and_then(|root| xtask::published::run(&root, &root.join(program), exports.as_deref(), python.as_deref())),
         Chore::Json => repository_root().and_then(|root| {
             let text = xtask::schemas::markdown(&root)?;
             std::fs::write(root.join(xtask::typed::FILE), xtask::typed::python(&text))?;

@@ -23,7 +23,7 @@ impl FromStr for RehearsedCard {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match Card::named(text) {
-            Some(card) => Ok(Self(Gpu::Card { card, least_context: false })),
+            Some(card) => Ok(Self(Gpu::of_card(card))),
             None => text.parse().map(Self),
         }
     }

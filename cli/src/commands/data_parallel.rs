@@ -113,8 +113,7 @@ fn trained(divided: &Divided, devices: &[Device], ui: &Ui) -> lab::Result<DataPa
 /// The figures, of which those of the ranks that were run are a part.
 fn with_ranks(mut needs: Figures, found: &TrainResult) -> Figures {
     for peak in found.ranks.iter().map(|rank| &rank.account.peak) {
-        needs.allocated_bytes = needs.allocated_bytes.max(peak.bytes);
-        needs.reserved_bytes = needs.reserved_bytes.max(peak.reserved_bytes);
+        needs.with_at_least(peak.bytes, peak.reserved_bytes);
     }
     needs
 }

@@ -1,8 +1,8 @@
 //! `vramlab predict`: makes a dry run, and says whether it fits and what would change that.
 
 use lab::figures::short;
-use lab::results::{AS_IT_IS, NeedsResult, PeakResult, Prediction};
-use lab::run::{Figures, Paper, RunSpec, Session, Technique, techniques};
+use lab::results::{AS_IT_IS, Held, NeedsResult, OnCard, PeakResult, Prediction};
+use lab::run::{Figures, Gpu, Paper, RunSpec, Session, Technique, techniques};
 
 use super::any_model::{Prepared, predict_by_rehearsal, prepare};
 use super::outcome::Report;
@@ -102,10 +102,12 @@ pub(super) fn prediction(
         true => paper.with_expandable_segments(spec)?,
         false => None,
     };
+    let uses = spec.uses(needs.with_cudnn.is_some());
     Ok(Prediction {
         card: cards::of_gpu(spec.device.gpu),
         budget_bytes: needs.room.map(|room| room.budget_bytes),
         fits: needs.fits_surely(),
+        on_card: OnCard::of(Held::from(needs), spec.device.gpu.and_then(Gpu::card), uses),
         with_cudnn: needs.with_cudnn,
         needs: NeedsResult::from(needs),
         needs_peak,
@@ -158,22 +160,16 @@ fn is_short(plan: &Plan) -> bool {
 fn of_run(mut figures: Figures, report: &Report) -> Figures {
     match (&report.failure, &report.result.peak) {
         (None, Some(peak)) => {
-            figures.allocated_bytes = figures.allocated_bytes.max(peak.bytes);
-            figures.reserved_bytes = figures.reserved_bytes.max(peak.reserved_bytes);
-            if let Some(bound) = &mut figures.with_cudnn {
-                bound.upper_bytes = bound.upper_bytes.max(peak.reserved_bytes.saturating_add(bound.context_bytes));
-            }
-            // Until memory is flat a run may take more steps than it was given.
-            if let Some(reserved) = figures.room.as_mut().and_then(|room| room.reserved_bytes.as_mut()) {
-                *reserved = (*reserved).max(peak.reserved_bytes);
-            }
+            figures.with_at_least(peak.bytes, peak.reserved_bytes);
         }
         (None, None) => {}
         (Some(failure), _) => {
             if let Some(known) = failure.out_of_memory().and_then(|report| report.needs) {
-                (figures.allocated_bytes, figures.reserved_bytes) = (known.allocated_bytes, known.reserved_bytes);
+                figures.with_at_least(known.allocated_bytes, known.reserved_bytes);
             }
-            figures.room.iter_mut().for_each(|room| room.reserved_bytes = None);
+            if let Some(room) = &mut figures.room {
+                (room.reserved_bytes, room.surely) = (None, false);
+            }
         }
     }
     figures

@@ -67,7 +67,7 @@ fn what_does_not_fit_says_what_it_needs_and_what_would_help() {
     let ran = run(&gpt2(&["--gpu", "8GiB"]));
     assert_eq!(ran.code, Some(1));
     fits(&ran.stdout);
-    assert!(ran.stdout.starts_with("No: 17.39 GiB needed, 8 GiB available"), "{}", ran.stdout);
+    assert!(ran.stdout.starts_with("No: 17.39 GiB needed (17.22 to 18.18 GiB), 8 GiB available"), "{}", ran.stdout);
     assert!(ran.stdout.lines().count() <= 22, "{}", ran.stdout);
     let whole = run(&gpt2(&["--gpu", "8GiB", "--full"])).stdout;
     assert!(whole.contains("accumulation 8 × 1") && whole.contains(" yes\n"), "{whole}");
@@ -88,7 +88,7 @@ fn a_card_states_its_context_and_what_stays_free() {
     for part in ["Yes: ", "GeForce RTX 4090", "RTX 4090 has 23.52 GiB", "left: gpt2", "At the peak"] {
         assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(part), "{part}: {text}");
     }
-    let tight = done(&gpt2(&["--gpu", "17.5GiB"]));
+    let tight = done(&gpt2(&["--gpu", "18.2GiB"]));
     assert!(tight.contains("Little is left"), "{tight}");
 }
 
@@ -164,7 +164,7 @@ fn what_fits_reserves_no_more_than_there_is() {
     // The run still fits a card without room for the cache.
     let tight = json(&gpt2(&["--gpu", "17.35GiB", "--steps", "3"]));
     let as_it_is = technique(&tight, "as it is");
-    assert_eq!(as_it_is["fits"], true);
+    assert!(as_it_is["fits"].is_null(), "a card may reserve more");
     let [here, enough] = ["reserved_here_bytes", "reserved_bytes"].map(|key| as_it_is[key].as_u64().unwrap());
     let budget = tight["budget_bytes"].as_u64().unwrap();
     assert!(here <= budget && budget < enough, "{here} {budget} {enough}");

@@ -30,6 +30,12 @@ fn a_scan_has_a_row_per_combination() {
         "with_expandable_segments",
         "needs_peak",
         "with_cudnn",
+        "lower_bytes",
+        "expected_bytes",
+        "upper_bytes",
+        "figures_of",
+        "basis",
+        "parts",
         "tries",
     ] {
         assert!(alone.as_object_mut().unwrap().remove(key).is_some(), "{key}");

@@ -11,20 +11,21 @@ use memcore::Profile;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     least_mib: u16,
+    usual_mib: u16,
     most_mib: u16,
+    /// True if what cuDNN loads when it is first used is in it.
+    pub has_cudnn: bool,
     /// Where the range was seen. `None` if no source is known for this card; the range is then that of all cards with one.
     pub source: Option<&'static str>,
 }
 
 /// The smallest and the largest context seen on any card: an RTX 4060 (ESRSchao/EdgeRegNet#2) and an H200 ([`GH100`]).
-pub const CONTEXT: Context = Context { least_mib: 104, most_mib: 834, source: None };
+pub const CONTEXT: Context = Context { source: None, ..context(104, 834, "") };
 
 /// Context of the H200: 527 MiB alone; 742 in a training without cuDNN, 758 to 762 with it, 812 with CUDA graphs, and 834 in timm's training script.
-const GH100: Context = context(
-    527,
-    834,
-    "benches/results/2026-11-26-h200-contexts.json and 2026-11-26-h200-trainings.json, an H200 with torch 2.11.0+cu130 and driver 580.159.04 (an H100 is the same chip)",
-);
+const GH100: Context = Context { usual_mib: 758, has_cudnn: true, ..context(527, 834, GH100_SOURCE) };
+
+const GH100_SOURCE: &str = "benches/results/2026-11-26-h200-contexts.json and 2026-11-26-h200-trainings.json, an H200 with torch 2.11.0+cu130 and driver 580.159.04 (an H100 is the same chip)";
 
 impl Context {
     /// The smallest context, in bytes.
@@ -35,6 +36,11 @@ impl Context {
     /// The range in words, from the smallest to the largest.
     pub fn range(&self) -> String {
         format!("{} to {} MiB", self.least_mib, self.most_mib)
+    }
+
+    /// What is expected, in bytes: of a training on the H200 the median, of other cards the middle of the range.
+    pub fn usual_bytes(&self) -> u64 {
+        u64::from(self.usual_mib) << 20
     }
 
     /// The largest context, in bytes. Whether something fits is decided with it.
@@ -202,7 +208,8 @@ const fn labelled(gib: u64) -> Total {
 }
 
 const fn context(least_mib: u16, most_mib: u16, source: &'static str) -> Context {
-    Context { least_mib, most_mib, source: Some(source) }
+    let usual_mib = (least_mib + most_mib) / 2;
+    Context { least_mib, usual_mib, most_mib, has_cudnn: false, source: Some(source) }
 }
 
 const fn card(

@@ -1,5 +1,6 @@
 //! The cards that have a name (`vramlab-cards-1`).
 
+use lab_base::beside::{CUDNN, NCCL, NCCL_FURTHER, OTHERS};
 use lab_base::cards::{ALL, CONTEXT, Card};
 use lab_base::figures::{both, counted, short};
 use lab_base::section::{Bars, Cell, Section, Table};
@@ -27,6 +28,9 @@ pub struct CardResult {
     pub total_source: String,
     /// Smallest context: memory that a process takes besides what PyTorch reserved.
     pub least_context_bytes: u64,
+    /// Expected context.
+    #[serde(default)]
+    pub usual_context_bytes: u64,
     /// Largest context; whether something fits is decided with it.
     pub context_bytes: u64,
     /// Where the context was seen; null if only on other cards.
@@ -47,6 +51,7 @@ impl From<&Card> for CardResult {
             total_bytes: card.total_bytes(),
             total_source: card.total_source.into(),
             least_context_bytes: card.context.least_bytes(),
+            usual_context_bytes: card.context.usual_bytes(),
             context_bytes: card.context.most_bytes(),
             context_source: card.context.source.map(String::from),
             compute_capability: card.sm,
@@ -86,11 +91,6 @@ impl CardResult {
         format!("{} to {} MiB", self.least_context_bytes >> 20, self.context_bytes >> 20)
     }
 
-    /// `The GeForce RTX 4090 has 23.52 GiB, of which CUDA itself uses 462 to 515 MiB.`
-    pub(super) fn less_context(&self) -> String {
-        format!("The {} has {}, of which CUDA itself uses {}.", self.title, short(self.total_bytes), self.context())
-    }
-
     fn row(&self) -> Vec<Cell> {
         let title = self.title.strip_prefix("GeForce ").unwrap_or(&self.title);
         let [name, title] = [self.name.as_str(), title].map(|text| Cell::Text(text.into()));
@@ -103,6 +103,25 @@ impl CardResult {
         let context = self.context_source.as_ref().map_or(String::new(), |source| format!("; context: {source}"));
         Section::Note(format!("{}: total: {}{context}", self.name, self.total_source))
     }
+}
+
+/// Table of what libraries and others take, with sources.
+fn besides() -> Section {
+    let text = |words: &str| Cell::Text(words.into());
+    let counted = [CUDNN, NCCL, NCCL_FURTHER].map(|part| {
+        let range = part.range();
+        let figure = format!("{} to {} MiB, {} expected", range.lower >> 20, range.upper >> 20, range.expected >> 20);
+        vec![text(part.name), Cell::Text(figure), text(part.source)]
+    });
+    let others = OTHERS.map(|row| row.map(text).to_vec());
+    Section::Table(Table::new("", &["what", "figure", "source"], counted.into_iter().chain(others).collect()))
+}
+
+/// What Windows does instead of running out of memory, for a card that people use there.
+pub(super) fn on_windows(title: &str) -> Option<&'static str> {
+    title.contains("GeForce").then_some(
+        "On Windows the driver may use the system's memory instead: then it runs, often a hundred times slower.",
+    )
 }
 
 impl Default for Cards {
@@ -132,6 +151,7 @@ impl Findings for Cards {
                 title: "Where each figure is from".into(),
                 sections: self.cards.iter().map(CardResult::sources).collect(),
             },
+            Section::Details { title: "What else takes memory on a card".into(), sections: vec![besides()] },
             Section::Rest(vec![Section::Bars(Bars { title: "Memory".into(), rows: bars })]),
         ]
     }

@@ -35,7 +35,7 @@ pub struct FitResult {
     /// Version of the cuDNN that named the workspaces of the largest size: 91900 is 9.19.0. Null if nobody did.
     #[serde(default)]
     pub cudnn_version: Option<u32>,
-    /// The largest size that fits with the smallest context that the card may have.
+    /// The largest size whose lower figure fits, which has the smallest context that the card may have.
     #[serde(default)]
     pub largest_with_least_context: Option<usize>,
     /// True if the search ended at its maximum, not at the budget.
@@ -112,8 +112,9 @@ pub struct TriedSize {
 }
 
 impl TriedSize {
-    fn of(tried: &Tried, law: &Law) -> Self {
+    fn of(tried: &Tried, law: &Law, budget_bytes: u64) -> Self {
         let failed = tried.out_of_memory.as_ref();
+        let needs = failed.and_then(|report| report.needs).map(|needs| needs.reserved_bytes);
         Self {
             size: tried.size,
             fits: tried.fits(),
@@ -121,14 +122,19 @@ impl TriedSize {
             peak_reserved_bytes: tried.reserved_bytes,
             retries: tried.retries,
             law_requested_bytes: law.at(tried.size),
-            needs_reserved_bytes: failed.and_then(|report| report.needs).map(|needs| needs.reserved_bytes),
-            missing_bytes: tried.missing_bytes(),
+            needs_reserved_bytes: needs,
+            // Less is missing than what a card may take besides: 0.
+            missing_bytes: needs.map(|bytes| bytes.saturating_sub(budget_bytes)).or(tried.missing_bytes()),
             out_of_memory_bytes: failed.map(|report| report.requested_bytes),
         }
     }
 
     fn row(&self) -> Vec<Cell> {
-        let end = if self.fits { "fits".to_string() } else { lacking(self.missing_bytes) };
+        let end = match self.missing_bytes {
+            _ if self.fits => "fits".to_string(),
+            Some(0) => "perhaps".to_string(),
+            missing => lacking(missing),
+        };
         let figures = [self.law_requested_bytes, self.peak_allocated_bytes, self.peak_reserved_bytes].map(Cell::bytes);
         [Cell::Text(self.size.to_string()), Cell::Text(end)].into_iter().chain(figures).collect()
     }
@@ -206,7 +212,7 @@ impl FitResult {
             warnings: Vec::new(),
             law: law.into(),
             tries: None,
-            runs: fit.tried.iter().map(|tried| TriedSize::of(tried, law)).collect(),
+            runs: fit.tried.iter().map(|tried| TriedSize::of(tried, law, budget_bytes)).collect(),
         }
     }
 
@@ -236,7 +242,7 @@ impl FitResult {
     fn answer(&self) -> String {
         let (unit, budget) = (self.unit(), short(self.budget_bytes));
         let place = self.card.as_ref().map_or(budget.clone(), |card| format!("{} ({budget} for tensors)", card.title));
-        let Some(most) = self.at_best() else {
+        let Some(most) = self.at_best().max(self.largest_with_least_context) else {
             let missing =
                 self.missing_bytes().map_or(String::new(), |bytes| format!(": {} more are needed", short(bytes)));
             return format!("No: not even one {unit} fits into {place}{missing}");
@@ -244,7 +250,7 @@ impl FitResult {
         let do_not = format!("{} do not", counted(most as u64 + 1, unit));
         let Some(largest) = self.largest else {
             return format!(
-                "Perhaps: {}{} fit into {place} if cuDNN needs little, {do_not}",
+                "Perhaps: {}{} fit into {place}, {do_not}",
                 counted(most as u64, unit),
                 self.on_each_card()
             );
@@ -269,19 +275,12 @@ impl FitResult {
         if let Some(most) = self.at_best().filter(|most| Some(*most) > self.largest) {
             sentences.push(match self.cudnn_version {
                 Some(version) => format!(
-                    "{} named the workspaces. A card may need an eighth more, so {} may fail.",
+                    "{} named the workspaces. A card may need more, so {} may fail.",
                     cudnn(version),
                     sizes(self.largest.unwrap_or(0) + 1, most)
                 ),
                 None => "Only a card tells how much memory cuDNN needs. Your PyTorch's cuDNN names it without one: `--cudnn ask`.".into(),
             });
-        }
-        if let Some(size) = self.largest_with_least_context.filter(|_| self.largest_with_least_context > self.at_best())
-        {
-            sentences.push(format!(
-                "With the smallest CUDA context that is known {} would fit. Only the card itself can tell.",
-                counted(size as u64, self.unit())
-            ));
         }
         sentences
     }

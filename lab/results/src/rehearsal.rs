@@ -3,6 +3,7 @@
 use lab_base::section::Tries;
 use serde::{Deserialize, Serialize};
 
+use super::on_card::OnCard;
 use super::rehearsal_growth::RehearsedGrowth;
 use super::what_if::WhatIfResult;
 
@@ -20,6 +21,10 @@ pub struct RehearsalResult {
     pub torch: Option<String>,
     /// True if it fits with the workspaces that were counted (`exact_to`: others may take more); null if the run ended before that was known, or if memory grows and did not run out (`growth` of the ranks).
     pub fits: Option<bool>,
+    /// Three figures of the process on the fullest card, with their parts; of what it did so far, or with enough memory if it ran out. `Perhaps`: the card
+    /// lies between the lower and the upper one.
+    #[serde(flatten)]
+    pub on_card: OnCard,
     /// True if a whole step was seen, the script did not fail, and nothing unknown, and nothing that differs from a card, can have changed a
     /// size.
     pub exact: bool,

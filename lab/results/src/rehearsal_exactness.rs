@@ -7,10 +7,6 @@ use super::rehearsal::{RehearsalResult, UnknownRead};
 /// Reasons that the answer names at once why it is not exact.
 const REASONS: usize = 2;
 
-/// Percents of what is reserved by which it was off at most, where bytes bound what is allocated: torchvision's `mc3_18` in
-/// `docs/evidence-card.md`. A workspace that is a little larger than a free block takes a segment of its own.
-const RESERVED: u64 = 21;
-
 /// Says how exact the figures are; `None` if no whole step was seen: then there is nothing to judge.
 pub(super) fn exactness(found: &RehearsalResult) -> Option<String> {
     let assumed = found.unknown_reads.iter().any(UnknownRead::is_sound);
@@ -26,7 +22,7 @@ pub(super) fn exactness(found: &RehearsalResult) -> Option<String> {
         }
         (true, _) => "Exact: nothing unknown, and nothing that differs from a card, can have changed a size.".to_string(),
         (false, Some(bytes)) => format!(
-            "Allocated bytes are exact to {}, because {reasons}. Reserved bytes were off by up to {RESERVED} % on a card.",
+            "Allocated bytes are exact to {}, because {reasons}. Reserved bytes may be off by more: see the range.",
             short(bytes)
         ),
         (false, None) if !found.inexact.is_empty() => format!("Not exact, because {reasons}."),
@@ -36,16 +32,6 @@ pub(super) fn exactness(found: &RehearsalResult) -> Option<String> {
         2 => format!("{how} The script compiles, so it was run twice; the second run, with warm caches, counts."),
         _ => how,
     })
-}
-
-impl RehearsalResult {
-    /// The most that the card may have to hold, with the context: what is reserved may be off where allocated bytes are exact to a bound that is not 0. `None`
-    /// for figures that are exact, or that nothing bounds.
-    pub(super) fn upper(&self) -> Option<u64> {
-        self.exact_to.filter(|bytes| !self.exact && *bytes > 0)?;
-        let reserved = self.ranks.iter().map(|rank| rank.peak_reserved).max()?;
-        Some(reserved / 100 * (100 + RESERVED) + self.gpu.context_bytes)
-    }
 }
 
 impl UnknownRead {
@@ -87,25 +73,12 @@ mod tests {
         let with =
             |exact, exact_to, inexact| RehearsalResult { exact, exact_to, inexact, ..RehearsalResult::default() };
         let bounded = exactness(&with(false, Some(12 << 20), vec![reason(Some(12 << 20))])).unwrap();
-        let expected = "Allocated bytes are exact to 12 MiB, because workspaces are not known. Reserved bytes were off by up to 21 % on a card.";
+        let expected = "Allocated bytes are exact to 12 MiB, because workspaces are not known. Reserved bytes may be off by more: see the range.";
         assert_eq!(bounded, expected);
         let open = exactness(&with(false, None, vec![reason(None), reason(None), reason(None)])).unwrap();
         assert!(open.starts_with("Not exact, because workspaces") && open.ends_with("; 1 more: --full."), "{open}");
         assert!(exactness(&with(true, Some(0), vec![])).unwrap().starts_with("Exact: "));
         assert_eq!(exactness(&with(false, None, vec![])), None, "no step was seen, or the script failed");
-    }
-
-    #[test]
-    fn what_may_reserve_more_than_there_is_fits_perhaps() {
-        let rank = super::super::rehearsal::RehearsedRank { peak_reserved: 1000 << 20, ..Default::default() };
-        let mut found = RehearsalResult { fits: Some(true), ranks: vec![rank], ..RehearsalResult::default() };
-        found.gpu.total_bytes = 1200 << 20;
-        found.exact_to = Some(12 << 20);
-        assert_eq!(found.verdict(), "Perhaps", "a fifth more does not fit");
-        found.gpu.total_bytes = 1300 << 20;
-        assert_eq!(found.verdict(), "Yes");
-        (found.gpu.total_bytes, found.exact, found.exact_to) = (1200 << 20, true, Some(0));
-        assert_eq!(found.verdict(), "Yes", "exact figures are not off");
     }
 
     #[test]

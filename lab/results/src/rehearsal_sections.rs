@@ -3,6 +3,7 @@
 use lab_base::figures::{counted, short};
 use lab_base::section::{Cell, Section, Table};
 
+use super::cards::on_windows;
 use super::command::quoted;
 use super::findings::Findings;
 use super::rehearsal::{AtPeak, PeakShares, RehearsalResult, RehearsedRank, RehearsedWorld, UnknownRead};
@@ -42,9 +43,11 @@ impl RehearsalResult {
     pub(super) fn verdict(&self) -> &'static str {
         let leaks = growth::open(self).is_some_and(|(_, growth)| growth.trend == "leak");
         match (self.fits, self.fits_so_far()) {
-            (Some(true), _) if self.upper().is_some_and(|upper| upper > self.gpu.total_bytes) => "Perhaps",
-            (Some(true), _) => "Yes",
-            (Some(false), _) => "No",
+            (Some(_), _) => match self.fits_surely() {
+                Some(true) => "Yes",
+                Some(false) => "No",
+                None => "Perhaps",
+            },
             (None, Some(true)) if leaks => "Leaks",
             (None, Some(true)) => "Perhaps",
             (None, _) => "Not known",
@@ -57,25 +60,21 @@ impl RehearsalResult {
     fn verdict_with_figures(&self) -> String {
         let (gpu, verdict) = (&self.gpu, self.verdict());
         let has = format!("the {} has {}", gpu.name, short(gpu.total_bytes));
-        let completed = self.with_memory_enough.as_ref().filter(|needs| needs.fits == Some(true));
-        let needed = match (self.fits, completed, largest(self)) {
-            (Some(false), Some(needs), _) => Some(needs.peak_reserved),
-            (Some(true), _, Some(rank)) => Some(rank.peak_reserved),
-            (None, _, Some(rank)) if self.fits_so_far() == Some(true) => Some(rank.peak_reserved),
-            _ => None,
+        let Some(peaks) = self.peaks() else {
+            return match self.fits {
+                Some(false) => format!("{verdict}: more is needed than the {} has", gpu.name),
+                _ => verdict.into(),
+            };
         };
-        match needed.map(|bytes| bytes + gpu.context_bytes) {
-            Some(bytes) if self.fits == Some(false) && bytes <= gpu.total_bytes => {
-                format!("{verdict}: {} needed in larger pieces than are free, {has}", short(bytes))
+        let needed = self.figures_of(peaks).needed();
+        let taken = peaks.1.saturating_add(gpu.context_bytes);
+        match self.fits {
+            Some(false) if taken <= gpu.total_bytes => {
+                format!("{verdict}: {needed} in larger pieces than are free, {has}")
             }
-            Some(bytes) if self.fits == Some(true) && verdict == "Perhaps" => {
-                let upper = short(self.upper().unwrap_or(bytes));
-                format!("{verdict}: {} needed, up to {upper} with other workspaces, {has}", short(bytes))
-            }
-            Some(bytes) if self.fits.is_none() => format!("{verdict}: {} needed so far, {has}", short(bytes)),
-            Some(bytes) => format!("{verdict}: {} needed, {has}", short(bytes)),
-            None if self.fits == Some(false) => format!("{verdict}: more is needed than the {} has", gpu.name),
-            None => verdict.into(),
+            None if self.fits_so_far().is_none() => verdict.into(),
+            None => format!("{verdict}: {needed} so far, {has}"),
+            Some(_) => format!("{verdict}: {needed}, {has}"),
         }
     }
 }
@@ -83,6 +82,7 @@ impl RehearsalResult {
 fn sections(found: &RehearsalResult) -> Vec<Section> {
     let mut out = vec![Section::Answer(answer(found))];
     out.extend(post_mortem(found));
+    out.extend(on_windows(&found.gpu.name).filter(|_| found.ran_out()).map(|text| Section::Note(text.into())));
     if !found.ranks.is_empty() && found.fits_so_far().is_some() {
         out.extend(growth::in_words(found).map(Section::Note));
         out.extend(growth::lines(found));
@@ -110,6 +110,7 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
     }
     out.extend(changes(found));
     // What the answer rests on comes last.
+    out.extend(found.peaks().map(|peaks| Section::Note(found.figures_of(peaks).in_words())));
     out.extend(exactness(found).map(Section::Note));
     if !found.not_reached.is_empty() {
         out.push(Section::Note(format!("The script did not get as far as: {}.", found.not_reached.join(", "))));

@@ -60,18 +60,18 @@ fn prediction(found: &RehearsalResult, spec: &RunSpec, needs: (u64, u64), rank: 
     let limited = spec.device.gpu.is_some();
     let fits = found.fits.filter(|_| limited);
     let missing_bytes = found.with_memory_enough.as_ref().filter(|_| fits == Some(false)).map(|more| more.missing);
-    let spared = card.map_or(0, |card| card.context.most_bytes() - card.context.least_bytes());
     Prediction {
         card: card.map(CardResult::from),
         budget_bytes: limited.then(|| found.gpu.total_bytes.saturating_sub(found.gpu.context_bytes)),
-        fits,
+        fits: if limited { found.fits_surely() } else { None },
+        on_card: found.figures_of((allocated_bytes, reserved_bytes)),
         with_cudnn: None,
         needs: NeedsResult {
             allocated_bytes,
             reserved_bytes,
             reserved_here_bytes: (fits == Some(true)).then_some(rank.peak_reserved),
             missing_bytes,
-            fits_with_least_context: missing_bytes.map(|missing| missing > 0 && missing <= spared),
+            fits_with_least_context: missing_bytes.map(|_| found.fits_surely().is_none()),
         },
         needs_peak: None,
         with_expandable_segments: None,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use lab_base::error::{Error, Result};
 use lab_results::report::Recording;
-use lab_results::{RehearsalResult, RehearsedGpu, RehearsedOom, RehearsedRank, RehearsedWorld, UnknownRead};
+use lab_results::{OnCard, RehearsalResult, RehearsedGpu, RehearsedOom, RehearsedRank, RehearsedWorld, UnknownRead};
 use lab_traces::snapshot::{Snapshot, why_it_failed};
 
 use super::answers::{self, Answer, Place};
@@ -160,6 +160,7 @@ pub(super) fn collect(request: &Request, folder: Folder, caches: &Caches, ran: R
         world: request.world.as_ref().map(|world| RehearsedWorld { size: world.size, started: world.ranks.clone() }),
         torch: started.first().map(|started| started.torch.clone()),
         fits: verdict::fits(&followed, &answers, &log, &ranks),
+        on_card: OnCard::default(),
         exact: is_whole && inexact.is_empty() && !changed.is_unexplained(),
         exact_to: if is_whole { inexact.iter().map(|reason| reason.bytes).sum() } else { None },
         inexact,

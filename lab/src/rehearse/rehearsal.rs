@@ -26,6 +26,7 @@ pub fn rehearse(request: &Request, watch: &mut Watch) -> Result<Rehearsed> {
     if let Some(more) = &with_enough {
         enough::add(&mut found, more)?;
     }
+    found.result.add_figures();
     // The longer run shows more than the one that ran out of memory. A run that failed or was interrupted proposes nothing.
     if found.result.fits_so_far().is_some() {
         found.result.what_if = settings::of(with_enough.as_ref().unwrap_or(&found), &request.card);

@@ -18,12 +18,19 @@ pub enum Gpu {
         card: &'static Card,
         /// True if the smallest context that it may have counts, false for the largest.
         least_context: bool,
+        /// True if the process is one of several ranks, which communicate.
+        ranks: bool,
     },
     /// This much memory for tensors: no context is subtracted.
     Bytes(u64),
 }
 
 impl Gpu {
+    /// A card, with its largest context.
+    pub fn of_card(card: &'static Card) -> Self {
+        Gpu::Card { card, least_context: false, ranks: false }
+    }
+
     /// The card, if one was named.
     pub fn card(self) -> Option<&'static Card> {
         match self {
@@ -38,7 +45,7 @@ impl FromStr for Gpu {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(card) = Card::named(text) {
-            let known = card.profile().map(|_| Gpu::Card { card, least_context: false });
+            let known = card.profile().map(|_| Gpu::of_card(card));
             return known.ok_or_else(|| without_profile(card));
         }
         match bytes::parse_memory(text) {

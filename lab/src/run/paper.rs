@@ -3,14 +3,16 @@
 use std::ops::ControlFlow;
 
 use lab_base::backends::Entry;
+use lab_base::bands::{Basis, Range};
 use lab_base::changes::EXPANDABLE;
 use lab_base::error::{Error, Result};
-use lab_results::{ConvolutionBound, NeedsResult, PeakResult};
+use lab_results::PeakResult;
 use memcore::memory::Needs;
-use memcore::{Deviation, Deviations, Device};
+use memcore::{Deviations, Device};
 
 use super::choices::AllocatorName;
 use super::divided::Divided;
+use super::figures::{Figures, Room};
 use super::noted::{Known, Noted};
 use super::requests::Served;
 use super::resolve::{resolve, target};
@@ -20,81 +22,6 @@ use super::workspaces::KnowsWorkspaces;
 
 /// Steps after which everything that is kept from one to the next exists.
 const FILLED: usize = 2;
-
-/// Memory of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Figures {
-    /// Peak of allocated memory.
-    pub allocated_bytes: u64,
-    /// Peak of reserved memory, with enough memory.
-    pub reserved_bytes: u64,
-    /// The run within the memory limit; `None` without a limit.
-    pub room: Option<Room>,
-    /// Deviations from the program that the run stands for.
-    pub deviations: Deviations,
-    /// Upper figure of a run with convolutions, which cuDNN computes on a card.
-    pub with_cudnn: Option<ConvolutionBound>,
-}
-
-/// A run within a memory limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// Memory that a process may use.
-    pub budget_bytes: u64,
-    /// Peak of memory reserved there, if the run completes. It is at most the limit, since PyTorch frees its cache before it runs out.
-    pub reserved_bytes: Option<u64>,
-    /// True if it would complete with the smallest context that the card may have.
-    pub with_least_context: bool,
-}
-
-impl Figures {
-    /// True if it completes within the limit; `None` without a limit.
-    pub fn fits(&self) -> Option<bool> {
-        self.room.map(|room| room.reserved_bytes.is_some())
-    }
-
-    /// True if it fits, also with what cuDNN takes besides; `None` without a limit, or if that is in doubt.
-    pub fn fits_surely(&self) -> Option<bool> {
-        self.fits().filter(|_| !self.is_in_doubt())
-    }
-
-    /// True if it completes within the limit, but may not with what cuDNN takes besides.
-    pub fn is_in_doubt(&self) -> bool {
-        let upper = self.with_cudnn.map(|bound| bound.upper_bytes);
-        self.fits() == Some(true) && upper.zip(self.room).is_some_and(|(upper, room)| upper > room.budget_bytes)
-    }
-
-    /// How the run differs from PyTorch, without what its figures account for: the workspaces that cuDNN named.
-    pub fn unaccounted(&self, deviations: Deviations) -> Deviations {
-        match self.with_cudnn.and_then(|bound| bound.expected_bytes) {
-            Some(_) => deviations.without(Deviation::WithoutCudnn),
-            None => deviations,
-        }
-    }
-
-    /// Bytes that the run lacks, if it does not complete.
-    pub fn missing_bytes(&self) -> Option<u64> {
-        let room = self.room.filter(|room| room.reserved_bytes.is_none())?;
-        Some(self.reserved_bytes.saturating_sub(room.budget_bytes))
-    }
-
-    /// True if its tensors alone would fit, so that only fragmentation prevents it.
-    pub fn is_fragmented(&self) -> bool {
-        self.room.is_some_and(|room| room.reserved_bytes.is_none() && self.allocated_bytes <= room.budget_bytes)
-    }
-}
-
-impl From<&Figures> for NeedsResult {
-    fn from(figures: &Figures) -> Self {
-        Self {
-            allocated_bytes: figures.allocated_bytes,
-            reserved_bytes: figures.reserved_bytes,
-            reserved_here_bytes: figures.room.and_then(|room| room.reserved_bytes),
-            missing_bytes: figures.missing_bytes(),
-            fits_with_least_context: figures.room.map(|room| room.with_least_context),
-        }
-    }
-}
 
 /// Makes dry runs with the backends of this build, until a stop is requested, and keeps what it found.
 pub struct Paper<'a> {
@@ -165,22 +92,16 @@ impl<'a> Paper<'a> {
         let endless = spec.endless();
         let Taken { needs, deviations, .. } = self.taken_by(&endless, Part::UntilFlat)?;
         let needs = needs.ok_or_else(|| Error::usage("batch", "beyond what any device holds"))?;
-        let room = match target(spec, self.backends)?.0.budget_bytes()? {
-            None => None,
-            Some(budget_bytes) => {
-                let reserved_bytes = self.in_room(spec, needs)?;
-                let with_least_context =
-                    reserved_bytes.is_some() || self.in_room(&spec.clone().with_least_context(), needs)?.is_some();
-                Some(Room { budget_bytes, reserved_bytes, with_least_context })
-            }
-        };
+        let basis = spec.basis();
+        let (room, reserved) = self.within_room(spec, needs, basis)?;
         let Needs { allocated_bytes, reserved_bytes } = needs;
-        let with_cudnn = match deviations.convolution_bytes() {
-            0 => None,
-            _ if !is_asked(room) => None,
-            workspace_bytes => Some(self.with_cudnn(spec, workspace_bytes, (needs, room), may_ask)?),
-        };
-        Ok(Figures { allocated_bytes, reserved_bytes, room, deviations, with_cudnn })
+        let figures = Figures { allocated_bytes, reserved_bytes, room, deviations, with_cudnn: None, reserved, basis };
+        match deviations.convolution_bytes() {
+            workspace_bytes if workspace_bytes > 0 && is_asked(room) => {
+                self.with_cudnn(spec, workspace_bytes, figures, may_ask)
+            }
+            _ => Ok(figures),
+        }
     }
 
     /// True if the run has convolutions that PyTorch gives to cuDNN.
@@ -188,15 +109,43 @@ impl<'a> Paper<'a> {
         Ok(self.taken_by(&spec.endless(), Part::First(1))?.deviations.convolution_bytes() > 0)
     }
 
-    /// Peak of memory reserved within the limit; `None` if memory runs out.
-    fn in_room(&self, spec: &RunSpec, needs: Needs) -> Result<Option<u64>> {
-        match target(spec, self.backends)?.0.budget_bytes()? {
-            Some(budget) if needs.allocated_bytes > budget => return Ok(None),
-            Some(budget) if needs.reserved_bytes > budget => {}
-            _ => return Ok(Some(needs.reserved_bytes)),
+    /// The run within its limit, if it has one, and what it reserves with all that a card may deviate.
+    fn within_room(&self, spec: &RunSpec, needs: Needs, basis: Basis) -> Result<(Option<Room>, Range)> {
+        let whole = basis.range(needs.reserved_bytes, needs.reserved_bytes);
+        let Some(budget_bytes) = target(spec, self.backends)?.0.budget_bytes()? else { return Ok((None, whole)) };
+        let band = basis.band();
+        let reserved_bytes = self.in_bytes(spec, needs, budget_bytes)?;
+        let sure = match reserved_bytes {
+            Some(_) => self.in_bytes(spec, needs, band.surely(budget_bytes))?,
+            None => None,
+        };
+        let may = match reserved_bytes {
+            Some(reserved) => Some(reserved),
+            None => self.in_bytes(spec, needs, band.perhaps(self.most_room(spec)?.unwrap_or(budget_bytes)))?,
+        };
+        let expected = sure.or(may).unwrap_or(needs.reserved_bytes);
+        let range =
+            Range { upper: band.upper(sure.unwrap_or(needs.reserved_bytes)), ..basis.range(expected, expected) };
+        let room = Room { budget_bytes, reserved_bytes, surely: sure.is_some(), perhaps: may.is_some() };
+        Ok((Some(room), range))
+    }
+
+    /// Memory that a process may use with the smallest context that the card may have; `None` without a limit.
+    pub(super) fn most_room(&self, spec: &RunSpec) -> Result<Option<u64>> {
+        Ok(target(&spec.clone().with_least_context(), self.backends)?.0.budget_bytes()?)
+    }
+
+    /// Peak of memory reserved where there are so many bytes; `None` if memory runs out. `needs`: what the run takes with enough.
+    pub(super) fn in_bytes(&self, spec: &RunSpec, needs: Needs, bytes: u64) -> Result<Option<u64>> {
+        if needs.allocated_bytes > bytes {
+            return Ok(None);
+        }
+        if needs.reserved_bytes <= bytes {
+            return Ok(Some(needs.reserved_bytes));
         }
         // Memory reserved beyond need is freed before memory runs out, so only the allocator itself can tell.
-        Ok(self.taken_by(spec, Part::UntilFlat)?.needs.map(|needs| needs.reserved_bytes))
+        let taken = self.taken_by(&spec.clone().on_paper_in(bytes), Part::UntilFlat)?;
+        Ok(taken.needs.map(|needs| needs.reserved_bytes))
     }
 
     /// Figures with expandable segments, if the run has a cache and does not use them already.
@@ -332,7 +281,7 @@ impl<'a> Paper<'a> {
     /// # Errors
     /// Fields that cannot be read or combined.
     pub fn session(&self, spec: &RunSpec) -> Result<Session> {
-        resolve(&RunSpec { parallel: undivided(&spec.parallel), ..spec.clone() }, self.backends)
+        resolve(&RunSpec { parallel: undivided(&spec.parallel), ..spec.as_a_rank() }, self.backends)
     }
 
     /// Trains; the result is the device's ledger.

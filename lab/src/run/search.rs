@@ -4,16 +4,16 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use lab_analysis::fit::{Fit, Law, Room, largest};
+use lab_base::bands::Basis;
 use lab_base::error::{Error, Result};
 use lab_base::named;
 use lab_models::Input;
-use lab_results::ConvolutionBound;
 use memcore::{Deviation, Deviations, Device};
 
-use super::gpu::Gpu;
 use super::network::Network;
 use super::paper::Paper;
 use super::spec::RunSpec;
+use super::with_cudnn::rest;
 
 /// Steps of a run that shows what is requested: that repeats after the second.
 const FEW_STEPS: usize = 3;
@@ -155,7 +155,14 @@ impl Search<'_> {
     pub fn largest(&self, budget_bytes: u64) -> Result<Largest> {
         self.spec.check_one(self.of)?;
         let deviations = Cell::new(Deviations::default());
-        let fit = largest(&self.runs(&self.spec, &deviations), budget_bytes, self.maximum)?;
+        let band = self.spec.basis().band();
+        // Of a network with convolutions this is the size without cuDNN; of others a card may reserve more than was said.
+        let room = match self.paper.convolves(&self.spec.sized(self.of, Some(1))).unwrap_or(false) {
+            true => budget_bytes,
+            false => band.surely(budget_bytes),
+        };
+        let within = self.spec.clone().on_paper_in(room);
+        let fit = largest(&self.runs(&within, &deviations), room, self.maximum)?;
         let end = fit.largest.map_or(1, |largest| (largest + 1).min(self.maximum));
         let law = Law::of(&self.runs(&self.spec.clone().of_few_steps(), &deviations), 1, end)?;
         let perhaps = self.perhaps(&fit)?;
@@ -168,7 +175,7 @@ impl Search<'_> {
     /// The sizes that fit with the most that cuDNN may take besides; `None` without convolutions.
     fn with_cudnn(&self, budget_bytes: u64, fit: &Fit, deviations: Deviations) -> Result<Option<WithCudnn>> {
         let (Some(most), true) = (fit.largest, deviations.convolution_bytes() > 0) else { return Ok(None) };
-        let rest = ConvolutionBound::rest(budget_bytes);
+        let rest = rest(&self.spec, Basis::WorkspacesBounded, budget_bytes);
         let copying = self.spec.clone().with_copying_convolutions().on_paper_in(rest);
         let bounded = largest(&self.runs(&copying, &Cell::default()), rest, most)?;
         let mut found = WithCudnn { largest: bounded.largest, gaps: bounded.gaps(), named_by: None };
@@ -235,14 +242,15 @@ impl Search<'_> {
         }
     }
 
-    /// The largest size that fits with the smallest context that the card may have, if that is more.
+    /// The largest size whose lower figure fits, with the smallest context that the card may have, if that is more.
     fn perhaps(&self, fit: &Fit) -> Result<Option<usize>> {
-        if fit.at_maximum || !matches!(self.spec.device.gpu, Some(Gpu::Card { .. })) {
+        if fit.at_maximum {
             return Ok(None);
         }
-        let least = self.spec.clone().with_least_context();
-        let Some(budget_bytes) = self.paper.session(&least)?.target.budget_bytes()? else { return Ok(None) };
-        let with_least = largest(&self.runs(&least, &Cell::default()), budget_bytes, self.maximum)?;
+        let Some(room) = self.paper.most_room(&self.spec)? else { return Ok(None) };
+        let room = self.spec.basis().band().perhaps(room);
+        let least = self.spec.clone().on_paper_in(room);
+        let with_least = largest(&self.runs(&least, &Cell::default()), room, self.maximum)?;
         Ok(with_least.largest.filter(|size| Some(*size) > fit.largest))
     }
 }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use lab_base::backends::{self, Entry, Remark};
+use lab_base::bands::Range;
+use lab_base::beside::NCCL;
 use lab_base::error::{Error, Result};
 use lab_results::DeviceInfo;
 use memcore::backend::{Backend, DeviceProfile, Limited, Meta, Tf32};
@@ -53,7 +55,7 @@ impl Target {
                 let (entry, remarks) = backends::choose(backends, name, index)?;
                 (Place::Backend(entry, index), remarks)
             }
-            None => (Place::Card(card(spec.device.gpu)), Vec::new()),
+            None => (Place::Card(card(spec)), Vec::new()),
         };
         let AllocatorSpec { memory_limit, memory_fraction, .. } = &spec.allocator;
         let own_fraction = caching.as_ref().map_or(1.0, |config| config.per_process_memory_fraction);
@@ -270,13 +272,17 @@ impl Target {
 }
 
 /// Profile of the card of a dry run; an unlimited device if no card is named.
-fn card(gpu: Option<Gpu>) -> DeviceProfile {
+fn card(spec: &RunSpec) -> DeviceProfile {
     let mut profile = DeviceProfile::default();
-    match gpu {
-        Some(Gpu::Card { card, least_context }) => {
+    match spec.device.gpu {
+        Some(Gpu::Card { card, least_context, ranks }) => {
+            let nccl = if ranks || spec.parallel.has_ranks() { NCCL.range() } else { Range::default() };
             profile.name = card.title.into();
             profile.total_bytes = card.total_bytes();
-            profile.context_bytes = if least_context { card.context.least_bytes() } else { card.context.most_bytes() };
+            profile.context_bytes = match least_context {
+                true => card.context.least_bytes() + nccl.lower,
+                false => card.context.most_bytes() + nccl.upper,
+            };
         }
         Some(Gpu::Bytes(bytes)) => profile.total_bytes = bytes,
         None => {}

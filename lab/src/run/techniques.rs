@@ -6,7 +6,8 @@ use lab_results::{AS_IT_IS, TechniqueResult};
 use memcore::Deviations;
 
 use super::changes::{self, Axis, Change};
-use super::paper::{Figures, Paper};
+use super::figures::Figures;
+use super::paper::Paper;
 use super::session::Session;
 use super::spec::RunSpec;
 
@@ -29,7 +30,7 @@ impl Technique {
             reserved_here_bytes: figures.and_then(|figures| figures.room?.reserved_bytes),
             fits: figures.and_then(Figures::fits_surely),
             missing_bytes: figures.and_then(Figures::missing_bytes),
-            fits_with_least_context: figures.and_then(|figures| Some(figures.room?.with_least_context)),
+            fits_with_least_context: figures.and_then(|figures| Some(figures.room?.perhaps)),
             reason: self.figures.as_ref().err().cloned(),
             warnings: figures.map_or_else(Vec::new, |figures| warnings(figures.unaccounted(figures.deviations))),
         }

@@ -16,8 +16,9 @@ use memcore::memory::Needs;
 use serde_json::{Map, Value};
 
 use super::changes::{self, Change};
+use super::figures::Figures;
 use super::noted::has_no_temporaries;
-use super::paper::{Figures, Paper};
+use super::paper::Paper;
 use super::session::Session;
 use super::spec::RunSpec;
 
@@ -63,9 +64,11 @@ impl TrySearch<'_> {
     /// Those of runs; [`Error::Interrupted`].
     pub fn that_fit(&self, budget_bytes: u64) -> Result<Tries> {
         let changes = self.changes()?;
-        let room = (budget_bytes as f64 * (1.0 - TIGHT)) as u64;
+        // What fits surely: a card may reserve more than was said.
+        let sure = self.spec.basis().band().surely(budget_bytes);
+        let room = ((budget_bytes as f64 * (1.0 - TIGHT)) as u64).min(sure);
         let made = Made::default();
-        let whole = Room { bytes: budget_bytes, for_cudnn: self.paper.convolves(&self.tried(self.spec.clone()))? };
+        let whole = Room { bytes: sure, for_cudnn: self.paper.convolves(&self.tried(self.spec.clone()))? };
         let mut found = self.within(&changes, Room { bytes: room, ..whole }, &made)?;
         if found.reached.is_empty() {
             // Little memory left is better than no answer.

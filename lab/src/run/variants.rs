@@ -1,6 +1,8 @@
 //! Variants of a run on other devices, and the profile that follows from the device.
 
 use lab_base::backends::Entry;
+use lab_base::bands::Basis;
+use lab_base::beside::Uses;
 use lab_base::cards::Card;
 use lab_imports::exported;
 use memcore::Profile;
@@ -106,10 +108,35 @@ impl RunSpec {
         self
     }
 
-    /// Returns the run on one device.
+    /// Returns the run on one device; of ranks that communicate, one of them.
     #[must_use]
     pub fn alone(&self) -> Self {
-        Self { parallel: ParallelSpec::default(), ..self.clone() }
+        Self { parallel: ParallelSpec::default(), ..self.as_a_rank() }
+    }
+
+    /// Returns the run on a card that holds what its ranks need to communicate.
+    #[must_use]
+    pub(super) fn as_a_rank(&self) -> Self {
+        let mut spec = self.clone();
+        if let (true, Some(Gpu::Card { ranks, .. })) = (spec.parallel.has_ranks(), &mut spec.device.gpu) {
+            *ranks = true;
+        }
+        spec
+    }
+
+    /// The libraries of the run that take memory of their own. `cudnn`: it has convolutions.
+    pub fn uses(&self, cudnn: bool) -> Uses {
+        let of_rank = matches!(self.device.gpu, Some(Gpu::Card { ranks: true, .. }));
+        Uses { cudnn, nccl: of_rank || self.parallel.has_ranks() }
+    }
+
+    /// What decides how far a card may be from the run's figures, if it has no convolutions.
+    pub(super) fn basis(&self) -> Basis {
+        match self.is_torch() {
+            true if self.uses(false).nccl => Basis::Ranks,
+            true => Basis::Requests,
+            false => Basis::Own,
+        }
     }
 
     /// Returns the run on this device alone.
@@ -154,6 +181,13 @@ impl ModelSpec {
 /// The digits of a profile's compute capability.
 fn sm_of(profile: &str) -> &str {
     profile.rsplit_once("-sm").map_or("90", |(_, sm)| sm)
+}
+
+impl ParallelSpec {
+    /// True if several ranks communicate.
+    pub fn has_ranks(&self) -> bool {
+        self.data_parallel.is_some_and(|ranks| ranks > 1)
+    }
 }
 
 impl ProfileSpec {

@@ -2,38 +2,42 @@
 
 use std::collections::BTreeSet;
 
+use lab_base::bands::{Basis, Range};
+use lab_base::beside::Uses;
 use lab_base::error::{Error, Result};
 use lab_results::{ConvolutionBound, WorkspaceSource};
 use memcore::Profile;
 use memcore::memory::Needs;
 use memcore::profile::{ConvolutionCase, ConvolutionWorkspaces};
 
-use super::paper::{Paper, Part, Room};
+use super::figures::{Figures, Room};
+use super::gpu::Gpu;
+use super::paper::{Paper, Part};
 use super::spec::RunSpec;
 use super::workspaces::{KnowsWorkspaces, WorkspaceTable};
 
 impl Paper<'_> {
-    /// The figures of a run with convolutions, where cuDNN computes them. `may_ask`: whether somebody may be asked for workspaces.
+    /// The figures of a run with convolutions, where cuDNN computes them; `figures` are those without it. `may_ask`: whether somebody may be asked for
+    /// workspaces.
     pub(super) fn with_cudnn(
         &self,
         spec: &RunSpec,
         workspace_bytes: u64,
-        (needs, room): (Needs, Option<Room>),
+        figures: Figures,
         may_ask: bool,
-    ) -> Result<ConvolutionBound> {
-        let named = self.known(spec).map(|table| self.named(spec, &table, room)).transpose()?;
+    ) -> Result<Figures> {
+        let named = self.known(spec).map(|table| self.named(spec, &table, figures)).transpose()?;
         if let Some(named) = named.flatten() {
             return Ok(named);
         }
-        let bound = self.bounded(spec, workspace_bytes, (needs, room))?;
-        let fits = room.filter(|room| room.reserved_bytes.is_some());
-        let decides = fits.is_some_and(|room| bound.upper_bytes > room.budget_bytes);
-        if !may_ask || !self.may_ask(spec, decides) {
-            return Ok(bound);
+        let bounded = self.bounded(spec, workspace_bytes, figures)?;
+        let fits = figures.room.is_some_and(|room| room.reserved_bytes.is_some());
+        if !may_ask || !self.may_ask(spec, fits && bounded.is_in_doubt()) {
+            return Ok(bounded);
         }
         let table = self.answered(std::slice::from_ref(spec))?;
-        let named = table.map(|table| self.named(spec, &table, room)).transpose()?;
-        Ok(named.flatten().unwrap_or(bound))
+        let named = table.map(|table| self.named(spec, &table, figures)).transpose()?;
+        Ok(named.flatten().unwrap_or(bounded))
     }
 
     /// The convolutions of a run that PyTorch gives to cuDNN, in order; none if it cannot be made with cuDNN.
@@ -73,7 +77,7 @@ impl Paper<'_> {
     /// True if a run with convolutions surely fits where cuDNN computes them: with the workspaces that somebody knows, else by the bound. And the number of
     /// allocations made for it.
     pub(super) fn surely_fits(&self, spec: &RunSpec, budget_bytes: u64) -> Result<(bool, u64)> {
-        let rest = ConvolutionBound::rest_of_named(budget_bytes);
+        let rest = rest(spec, Basis::WorkspacesAskedInARange, budget_bytes);
         let named =
             self.known(spec).map(|table| spec.clone().with_workspaces(table.workspaces(true)).on_paper_in(rest));
         match named.map(|run| self.in_what_there_is(&run)) {
@@ -116,7 +120,7 @@ impl Paper<'_> {
     }
 
     /// The figures with the workspaces of a table; `None` if it lacks one, or the run cannot be made with cuDNN.
-    fn named(&self, spec: &RunSpec, table: &WorkspaceTable, room: Option<Room>) -> Result<Option<ConvolutionBound>> {
+    fn named(&self, spec: &RunSpec, table: &WorkspaceTable, figures: Figures) -> Result<Option<Figures>> {
         let workspaces = table.workspaces(false);
         let Some(expected) = self.reserved(spec, &workspaces)? else { return Ok(None) };
         let cases = workspaces.cases();
@@ -124,10 +128,12 @@ impl Paper<'_> {
         let largest = cases.iter().flat_map(|(_, bytes)| bytes).max().copied().unwrap_or(0);
         let most = if source == WorkspaceSource::AskedInARange { table.workspaces(true) } else { workspaces.clone() };
         let Some(upper) = self.reserved(spec, &most)? else { return Ok(None) };
-        let bound = |reserved| ConvolutionBound::of_named(table.cudnn, source, largest, reserved);
+        let context = of_cudnn(spec);
+        let bound = |reserved| ConvolutionBound::of_named((table.cudnn, source), largest, context.upper, reserved);
         let whole = bound([expected, upper.max(expected)]);
-        let Some(room) = room.filter(|room| room.budget_bytes < whole.upper_bytes) else {
-            return Ok(Some(whole));
+        let Some(room) = figures.room.filter(|room| room.budget_bytes < whole.upper_bytes) else {
+            let room = figures.room.map(|room| Room { surely: true, perhaps: true, ..room });
+            return Ok(Some(with_bound(figures, whole, room)));
         };
         // As for a bound: what is reserved beyond need is freed before memory runs out.
         let within = |workspaces: &ConvolutionWorkspaces, bytes| {
@@ -136,33 +142,61 @@ impl Paper<'_> {
             Ok::<_, Error>(needs.map(|needs| needs.reserved_bytes))
         };
         let least = within(&workspaces, room.budget_bytes.saturating_sub(whole.context_bytes))?;
-        let most = within(&most, ConvolutionBound::rest_of_named(room.budget_bytes))?;
-        let expected = least.unwrap_or(expected);
-        Ok(Some(bound([expected, most.unwrap_or(upper).max(expected)])))
+        let most = within(&most, rest(spec, source.basis(), room.budget_bytes))?;
+        let may = match least.or(most) {
+            Some(reserved) => Some(reserved),
+            None => {
+                let bytes = self.most_room(spec)?.unwrap_or(room.budget_bytes).saturating_sub(context.lower);
+                within(&workspaces, source.basis().band().perhaps(bytes))?
+            }
+        };
+        // What it surely does with is what it is said to take.
+        let expected = least.or(may).unwrap_or(expected).min(most.unwrap_or(u64::MAX));
+        let bound = bound([expected, most.unwrap_or(upper)]);
+        let room = Room { surely: most.is_some(), perhaps: may.is_some(), ..room };
+        Ok(Some(with_bound(figures, bound, Some(room))))
     }
 
-    /// The upper figure of a run whose workspaces nobody knows.
-    fn bounded(
-        &self,
-        spec: &RunSpec,
-        workspace_bytes: u64,
-        (needs, room): (Needs, Option<Room>),
-    ) -> Result<ConvolutionBound> {
+    /// The figures of a run whose workspaces nobody knows.
+    fn bounded(&self, spec: &RunSpec, workspace_bytes: u64, figures: Figures) -> Result<Figures> {
         let copying = spec.clone().with_copying_convolutions();
         let most = self.taken_by(&copying.endless(), Part::UntilFlat)?.needs;
-        let most = most.map_or(u64::MAX, |most| most.reserved_bytes).max(needs.reserved_bytes);
-        let bound = ConvolutionBound::of_run(workspace_bytes, most);
-        let Some(room) = room.filter(|room| room.budget_bytes < bound.upper_bytes) else { return Ok(bound) };
+        let most = most.map_or(u64::MAX, |most| most.reserved_bytes).max(figures.reserved_bytes);
+        let context = of_cudnn(spec).upper;
+        let bound =
+            |most: u64| ConvolutionBound::of_run(workspace_bytes, context, [figures.reserved.expected.min(most), most]);
+        let whole = bound(most);
+        let Some(room) = figures.room.filter(|room| room.budget_bytes < whole.upper_bytes) else {
+            let room = figures.room.map(|room| Room { surely: true, ..room });
+            return Ok(with_bound(figures, whole, room));
+        };
         // Less than it takes with enough memory may be enough, too: what is reserved beyond need is freed before memory runs out.
         let (within, _) = self.in_what_cudnn_leaves(spec, room.budget_bytes)?;
-        Ok(within.map_or(bound, |within| ConvolutionBound::of_run(workspace_bytes, within.reserved_bytes)))
+        let room = Room { surely: within.is_some(), ..room };
+        Ok(with_bound(figures, within.map_or(whole, |within| bound(within.reserved_bytes)), Some(room)))
     }
 
     /// What a run with convolutions takes at most where cuDNN computes them and has its own part of the memory; `None` if memory runs out. And the
     /// number of allocations made for it.
     fn in_what_cudnn_leaves(&self, spec: &RunSpec, budget_bytes: u64) -> Result<(Option<Needs>, u64)> {
-        self.in_what_there_is(
-            &spec.clone().with_copying_convolutions().on_paper_in(ConvolutionBound::rest(budget_bytes)),
-        )
+        let rest = rest(spec, Basis::WorkspacesBounded, budget_bytes);
+        self.in_what_there_is(&spec.clone().with_copying_convolutions().on_paper_in(rest))
     }
+}
+
+/// The figures with what is said of convolutions.
+fn with_bound(figures: Figures, bound: ConvolutionBound, room: Option<Room>) -> Figures {
+    Figures { with_cudnn: Some(bound), reserved: bound.reserved, basis: bound.source.basis(), room, ..figures }
+}
+
+/// What cuDNN takes in the context of a run's card besides what is counted for the card.
+fn of_cudnn(spec: &RunSpec) -> Range {
+    let card = spec.device.gpu.and_then(Gpu::card);
+    let parts = Uses { cudnn: true, nccl: false }.beside(card);
+    parts.iter().map(|part| part.range()).fold(Range::default(), |sum, part| sum + part)
+}
+
+/// Bytes that a run with convolutions may reserve for the card to reserve no more than there are, with cuDNN's part of the context.
+pub(super) fn rest(spec: &RunSpec, basis: Basis, budget_bytes: u64) -> u64 {
+    basis.band().surely(budget_bytes.saturating_sub(of_cudnn(spec).upper))
 }

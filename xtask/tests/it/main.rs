@@ -8,4 +8,5 @@ mod json;
 mod layering;
 mod programs;
 mod prose;
+mod published;
 mod style;

@@ -1,6 +1,7 @@
 //! One run (`vramlab-train-1`): what it took, when, and who held it; for a dry run also whether it fits, and what would change that.
 
 mod by_rehearsal;
+mod convolutions;
 mod figures;
 mod leak;
 mod measured;
@@ -17,12 +18,13 @@ use super::command;
 use super::findings::{Findings, settings_table};
 use super::premise;
 
+pub(crate) use convolutions::cudnn;
+pub use convolutions::{ConvolutionBound, WorkspaceSource};
 pub use figures::{
     AccuracyResult, ByCategory, FailedRequest, Needed, OutOfMemoryResult, OverheadPart, OverheadsResult, PeakResult,
     RingBytes, ScopeBytes, TopScope, by_category,
 };
-pub(crate) use prediction::cudnn;
-pub use prediction::{AS_IT_IS, ConvolutionBound, NeedsResult, Prediction, TIGHT, TechniqueResult, WorkspaceSource};
+pub use prediction::{AS_IT_IS, NeedsResult, Prediction, TIGHT, TechniqueResult};
 pub use split::{DataParallelFigures, RankResult, SentBytes, StageResult, StatesResult};
 pub use train::TrainResult;
 

@@ -183,10 +183,7 @@ impl Planner<'_> {
             micro_batch,
             accumulate,
             seconds: self.paper.step_seconds(&spec, self.speed)?,
-            fits: match figures.fits() {
-                Some(true) => figures.fits_surely(),
-                other => other,
-            },
+            fits: figures.fits_surely(),
             deviations: figures.unaccounted(figures.deviations),
             made: made.to_vec(),
             size: changes.map(|change| change.as_move().size).sum(),

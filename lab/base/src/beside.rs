@@ -1,0 +1,132 @@
+//! What a process takes on a card besides PyTorch's reserved memory and the CUDA context: libraries' own memory, with sources.
+
+use super::bands::Range;
+use super::cards::Card;
+
+/// Memory that a library takes in a process. MiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beside {
+    /// Its name in an answer.
+    pub name: &'static str,
+    least_mib: u16,
+    usual_mib: u16,
+    most_mib: u16,
+    /// Where the figures are from.
+    pub source: &'static str,
+}
+
+/// What cuDNN takes in the context when it is first used, on cards whose contexts were seen without it: 290 MiB are the least by which convolutional
+/// networks that others measured on an A100 were above what was predicted for them, 18 the most on an H200.
+pub const CUDNN: Beside = Beside {
+    name: "cuDNN in the context",
+    least_mib: 18,
+    usual_mib: 290,
+    most_mib: 290,
+    source: "18 MiB on an H200 (benches/results/2026-11-27-h200-contexts-more.json), 290 on an A100 (docs/evidence-rehearse.md)",
+};
+
+/// What NCCL takes for the first communicator of a process: 558 MiB on an H200, 180 with one channel, 684 without cuMem. Others saw 544 and 688 MB for a
+/// group. Communicators of more than one rank were not measured here.
+pub const NCCL: Beside = Beside {
+    name: "NCCL",
+    least_mib: 180,
+    usual_mib: 558,
+    most_mib: 688,
+    source: "benches/results/2026-11-27-h200-contexts-more.json, one rank of an H200; NVIDIA/nccl#964",
+};
+
+/// The same for each further communicator: 388 MiB, 10 with one channel, 514 without cuMem.
+pub const NCCL_FURTHER: Beside = Beside {
+    name: "NCCL, each further communicator",
+    least_mib: 10,
+    usual_mib: 388,
+    most_mib: 514,
+    source: "benches/results/2026-11-27-h200-contexts-more.json, one rank of an H200",
+};
+
+/// What else takes memory on a card, in words: name, figure, source. No answer adds these.
+pub const OTHERS: [[&str; 3]; 12] = [
+    ["PyTorch's own kernels, loaded when first used", "92 MiB on an H200, in the context's range", H200_STAGES],
+    ["cuBLAS and cuBLASLt", "66 and 130 MiB on an H200, in the context's range", H200_STAGES],
+    ["cuFFT, cuSOLVER, a CUDA graph", "8, 162 and 70 MiB on an H200", H200_STAGES],
+    [
+        "all modules at once (CUDA_MODULE_LOADING=EAGER)",
+        "a context of 1259 MiB on an H200, 2059 in a training",
+        H200_STAGES,
+    ],
+    ["cuBLAS workspaces", "one for each stream, in what PyTorch reserves", "PyTorch"],
+    ["a second process on the card", "its own context: 525 MiB on an H200", H200_STAGES],
+    [
+        "an older CUDA",
+        "a context of 1343 MiB on a V100 with CUDA 11.2",
+        "Hugging Face's documents, model training anatomy",
+    ],
+    ["RCCL on AMD cards", "1 GiB, and 0.65 GiB for each communicator", "Lumi-supercomputer/LUMI-AI-Guide#111"],
+    ["a desktop's share of a consumer card", NOT_KNOWN, ""],
+    ["MIG slices", NOT_KNOWN, ""],
+    ["contexts on AMD, Intel and Apple GPUs, B200 and GB200, Jetson", NOT_KNOWN, ""],
+    ["what the system takes of unified memory", NOT_KNOWN, ""],
+];
+
+const NOT_KNOWN: &str = "not known";
+const H200_STAGES: &str = "benches/results/2026-11-26-h200-contexts.json and 2026-11-27-h200-contexts-more.json";
+
+impl Beside {
+    /// Its three figures.
+    pub fn range(&self) -> Range {
+        let bytes = |mib: u16| u64::from(mib) << 20;
+        Range { lower: bytes(self.least_mib), expected: bytes(self.usual_mib), upper: bytes(self.most_mib) }
+    }
+}
+
+/// What a process takes on a card besides its context, by what it uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uses {
+    /// cuDNN computes convolutions.
+    pub cudnn: bool,
+    /// Ranks communicate by NCCL.
+    pub nccl: bool,
+}
+
+impl Uses {
+    /// The libraries' parts; of a plain number of bytes, without a card, cuDNN's alone.
+    pub fn beside(self, card: Option<&Card>) -> Vec<&'static Beside> {
+        let cudnn = self.cudnn && !card.is_some_and(|card| card.context.has_cudnn);
+        let nccl = self.nccl && card.is_some();
+        [(cudnn, &CUDNN), (nccl, &NCCL)].into_iter().filter(|(is_used, _)| *is_used).map(|(_, part)| part).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figures_of_nccl_are_what_was_measured() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/results/2026-11-27-h200-contexts-more.json");
+        let found: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let rows = found["rows"].as_array().unwrap().iter().filter(|row| row["part"] == "nccl");
+        let mut seen = 0;
+        for row in rows {
+            // Of each stage: its name, MiB on the card, MiB of the process by NVML, which leaves out 9.
+            let at = |stage: usize| row["stages"][stage][2].as_u64().unwrap() << 20;
+            for (part, from, to) in [(NCCL, 1, 2), (NCCL_FURTHER, 2, 3)] {
+                let (taken, range) = (at(to) - at(from), part.range());
+                assert!(range.lower <= taken && taken <= range.upper, "{}: {taken}", part.name);
+                seen += u32::from(taken == range.expected);
+            }
+        }
+        assert_eq!(seen, 4, "the default, and with smaller buffers");
+    }
+
+    #[test]
+    fn a_context_that_was_seen_with_cudnn_has_it() {
+        let both = Uses { cudnn: true, nccl: true };
+        let names = |card: Option<&str>| {
+            both.beside(card.and_then(Card::named)).iter().map(|part| part.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(Some("h200")), ["NCCL"]);
+        assert_eq!(names(Some("a100-40")), ["cuDNN in the context", "NCCL"]);
+        assert_eq!(names(None), ["cuDNN in the context"]);
+    }
+}

@@ -1,0 +1,127 @@
+//! Three figures of a rehearsed script on its card.
+
+use std::collections::BTreeSet;
+
+use lab_base::bands::Basis;
+use lab_base::beside::Uses;
+use lab_base::cards::Card;
+
+use super::on_card::{Held, OnCard};
+use super::rehearsal::{NotAsOnACard, RehearsalResult};
+
+impl RehearsalResult {
+    /// Adds the figures, once it is known what the script takes with enough memory.
+    pub fn add_figures(&mut self) {
+        self.on_card = self.peaks().map(|peaks| self.figures_of(peaks)).unwrap_or_default();
+    }
+
+    /// The figures of these peaks of allocated and reserved memory on this card.
+    pub fn figures_of(&self, (allocated_bytes, reserved_bytes): (u64, u64)) -> OnCard {
+        let basis = self.basis();
+        let reserved = basis.range(reserved_bytes, reserved_bytes);
+        OnCard::of(Held { allocated_bytes, reserved, basis }, Card::named(&self.gpu.name), self.uses())
+    }
+
+    /// True if the upper figure fits, false if the lower one does not; `None` between the two, or if it is not known whether it fits.
+    pub fn fits_surely(&self) -> Option<bool> {
+        let total = self.gpu.total_bytes;
+        let known = self.peaks().map(|peaks| self.figures_of(peaks));
+        match (self.fits?, known) {
+            (true, Some(figures)) => (figures.upper_bytes <= total).then_some(true),
+            (false, Some(figures)) if figures.lower_bytes <= total => None,
+            (fits, _) => Some(fits),
+        }
+    }
+
+    /// The most that was allocated and reserved on the fullest card, with enough memory; `None` if that is not known.
+    pub(super) fn peaks(&self) -> Option<(u64, u64)> {
+        match (&self.with_memory_enough, self.fits_so_far()) {
+            (Some(more), _) if more.fits == Some(true) => Some((more.peak_allocated, more.peak_reserved)),
+            (_, Some(true)) => {
+                let rank = self.ranks.iter().max_by_key(|rank| rank.peak_reserved)?;
+                Some((rank.peak_allocated, rank.peak_reserved))
+            }
+            _ => None,
+        }
+    }
+
+    /// What decides how far a card may be from the figures.
+    fn basis(&self) -> Basis {
+        let ranged = |one: &NotAsOnACard| one.event == "asked_in_a_range";
+        match self.exact_to {
+            // Caches of the first run are warm in the second: it compiled.
+            _ if self.runs > 1 => Basis::Compiled,
+            _ if self.exact && self.has_ranks() => Basis::Ranks,
+            _ if self.exact => Basis::Requests,
+            Some(bytes) if bytes > 0 && self.inexact.len() == 1 && self.not_as_on_a_card.iter().any(ranged) => {
+                Basis::WorkspacesAskedInARange
+            }
+            _ => Basis::Unknown,
+        }
+    }
+
+    fn has_ranks(&self) -> bool {
+        self.world.is_some() || self.ranks.iter().map(|rank| rank.rank).collect::<BTreeSet<_>>().len() > 1
+    }
+
+    fn uses(&self) -> Uses {
+        let of_cudnn = ["unknown_size", "asked_size", "asked_in_a_range"];
+        let cudnn = self.not_as_on_a_card.iter().any(|one| of_cudnn.contains(&one.event.as_str()));
+        Uses { cudnn, nccl: self.has_ranks() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rehearsal::{Inexact, RehearsedNeeds, RehearsedRank};
+    use super::*;
+
+    fn found(reserved: u64, total: u64) -> RehearsalResult {
+        let rank =
+            RehearsedRank { peak_reserved: reserved << 20, peak_allocated: reserved << 20, ..Default::default() };
+        let mut found = RehearsalResult {
+            fits: Some(true),
+            exact: true,
+            exact_to: Some(0),
+            ranks: vec![rank],
+            ..Default::default()
+        };
+        found.gpu.total_bytes = total << 20;
+        found
+    }
+
+    #[test]
+    fn what_may_reserve_more_than_there_is_fits_perhaps() {
+        let mut found = found(1000, 1200);
+        assert_eq!(found.verdict(), "Yes", "exact figures are hardly off");
+        (found.exact, found.exact_to) = (false, Some(12 << 20));
+        found.inexact.push(Inexact { what: "workspaces are not known".into(), bytes: found.exact_to });
+        assert_eq!(found.verdict(), "Perhaps", "a fifth more does not fit");
+        found.gpu.total_bytes = 1300 << 20;
+        assert_eq!(found.verdict(), "Yes");
+    }
+
+    #[test]
+    fn what_ran_out_by_less_than_a_card_may_differ_fits_perhaps() {
+        let mut found = found(900, 1000);
+        found.fits = Some(false);
+        assert_eq!(found.verdict(), "No", "nobody knows what it takes");
+        let needs = |mib: u64| RehearsedNeeds { fits: Some(true), peak_reserved: mib << 20, ..Default::default() };
+        found.with_memory_enough = Some(needs(1005));
+        assert_eq!((found.verdict(), found.fits_surely()), ("Perhaps", None));
+        found.with_memory_enough = Some(needs(1100));
+        assert_eq!((found.verdict(), found.fits_surely()), ("No", Some(false)));
+    }
+
+    #[test]
+    fn several_ranks_take_what_nccl_needs() {
+        let mut found = found(1000, 8000);
+        found.gpu.name = "NVIDIA H200".into();
+        found.add_figures();
+        let alone = found.on_card.clone();
+        found.ranks.push(RehearsedRank { rank: 1, ..Default::default() });
+        found.add_figures();
+        assert!(found.on_card.expected_bytes >= alone.expected_bytes + (500 << 20), "{:?}", found.on_card);
+        assert!(found.on_card.parts.iter().any(|part| part.name == "NCCL"));
+    }
+}
