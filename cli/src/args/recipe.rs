@@ -58,6 +58,10 @@ pub(super) fn start(line: &Line<'_>, at: usize, file: &Path) -> Result<Start, Fa
         flags.push(length.map_or("--make-data".into(), |length| format!("--make-data={length}").into()));
     }
     let words = recipe.command.iter().skip(1).map(OsString::from);
+    // An environment that is named is not an activated one: what the trainer starts is beside it.
+    if let Some(folder) = program.parent().filter(|_| named.is_some()) {
+        flags.extend(["--path-first".into(), folder.into()]);
+    }
     let command: Vec<OsString> = std::iter::once(program.into_os_string()).chain(words).collect();
     let note = format!(
         "note: {} is a recipe of {trainer} ({}), rehearsed as {}; vramlab predict --recipe {} counts it without {trainer}",

@@ -35,6 +35,9 @@ pub(crate) struct RehearseArgs {
     /// The card: a name (rtx4090, a100-40, h200 …; `vramlab info cards` lists all), or the amount of memory for tensors (24GiB; capability 9.0).
     #[arg(long, value_name = "NAME|SIZE", default_value = "h200", help_heading = "Device")]
     pub gpu: RehearsedCard,
+    /// The folder that stands first in the script's `PATH`: that of an environment which is not activated.
+    #[arg(long, hide = true, value_name = "DIR")]
+    pub path_first: Option<PathBuf>,
     /// True if --gpu was typed.
     #[arg(skip)]
     pub names_card: bool,
@@ -132,6 +135,14 @@ impl RehearseArgs {
     /// Returns the ranks, and which of them are started; `None` if the command starts its ranks itself.
     pub(crate) fn world(&self) -> Option<World> {
         self.world.map(|size| World::new(size, self.ranks.clone()))
+    }
+
+    /// Returns the variables of the environment that the script gets besides.
+    pub(crate) fn environment(&self) -> Vec<(OsString, OsString)> {
+        let Some(first) = &self.path_first else { return Vec::new() };
+        let others = std::env::var_os("PATH").unwrap_or_default();
+        let all = std::iter::once(first.clone()).chain(std::env::split_paths(&others));
+        std::env::join_paths(all).map_or_else(|_| Vec::new(), |path| vec![("PATH".into(), path)])
     }
 
     /// Returns the number of cards of a machine.

@@ -63,7 +63,7 @@ pub(super) fn request(args: &RehearseArgs, ui: &Ui) -> Request {
     };
     Request {
         command: args.command.clone(),
-        environment: Vec::new(),
+        environment: args.environment(),
         card,
         cards: args.gpus(),
         world: args.world(),

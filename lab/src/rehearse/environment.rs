@@ -12,6 +12,8 @@ pub(super) fn environment(request: &Request, folder: &Folder) -> Vec<(&'static s
     let (major, minor) = card.capability;
     let number = |number: u64| OsString::from(number.to_string());
     let multiprocessors = card.multiprocessors.map(|count| number(count.into())).unwrap_or_default();
+    let asked = request.environment.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+    let path = asked.or_else(|| std::env::var_os("PATH"));
     let mut variables = vec![
         ("VRAMLAB_REHEARSAL_NAME", OsString::from(&card.name)),
         ("VRAMLAB_REHEARSAL_MEMORY", number(card.total_bytes)),
@@ -28,7 +30,7 @@ pub(super) fn environment(request: &Request, folder: &Folder) -> Vec<(&'static s
         ("LD_PRELOAD", before(folder.library(), "LD_PRELOAD")),
         ("LD_LIBRARY_PATH", before(folder.path().into(), "LD_LIBRARY_PATH")),
         ("TRITON_LIBCUDA_PATH", folder.path().into()),
-        ("PATH", before(folder.programs(), "PATH")),
+        ("PATH", before_value(folder.programs(), path)),
         ("PYTHONPATH", before(folder.python(), "PYTHONPATH")),
     ];
     variables.extend(LOGGERS.iter().map(|(name, value)| (*name, OsString::from(value))));
@@ -49,8 +51,13 @@ fn output(folder: &Folder) -> OsString {
 
 /// Puts a path before the current value of a variable, separated by a colon.
 fn before(path: PathBuf, name: &str) -> OsString {
+    before_value(path, std::env::var_os(name))
+}
+
+/// Puts a path before a value, separated by a colon.
+fn before_value(path: PathBuf, held: Option<OsString>) -> OsString {
     let mut value = path.into_os_string();
-    if let Some(held) = std::env::var_os(name).filter(|held| !held.is_empty()) {
+    if let Some(held) = held.filter(|held| !held.is_empty()) {
         value.push(OsStr::new(":"));
         value.push(held);
     }
