@@ -86,7 +86,7 @@ fn on_each(names: &str, args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code
     let (mut plans, mut of_first) = (Vec::new(), None);
     for (done, &card) in gpus.iter().enumerate() {
         progress.set(done as u64, card.title);
-        let gpu = Some(Gpu::Card { card, least_context: false });
+        let gpu = Some(Gpu::of_card(card));
         let mut on_card = spec.clone();
         on_card.device.gpu = gpu;
         let Searched { session, plan, budget_bytes, .. } = search(args, &on_card, false, ui)?;
