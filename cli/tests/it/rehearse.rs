@@ -331,7 +331,10 @@ fn a_line_that_a_script_writes_in_parts_stays_whole_on_a_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let own = command(folder.path(), &[]);
     let mut terminal = Command::new("python3");
-    terminal.args(["-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]))"]).arg(own.get_program()).args(own.get_args());
+    terminal
+        .args(["-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]))"])
+        .arg(own.get_program())
+        .args(own.get_args());
     terminal.current_dir(folder.path()).stdin(Stdio::null());
     terminal.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let output = terminal.args(["--", "python3"]).arg(SCRIPT).args(IN_PARTS).output().unwrap();
