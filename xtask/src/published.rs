@@ -1,6 +1,6 @@
 //! `docs/accuracy.md`: figures that were measured on cards, beside what the program says of them.
 //!
-//! `xtask/published/rows.tsv` has the measured figures, `answers.tsv` what the program said, `left-out.tsv` what cannot be said. How to ask is in a row's last
+//! `xtask/published/rows.tsv` has the measured figures, `answers.tsv` what the program said, `left-out.tsv` what vramlab does not support. How to ask is in a row's last
 //! column: `predict …` are the program's own words; `mlp SIZES …` and `config FILE …` put a model file before them, `export FILE …` a file of a folder that
 //! is not part of the project; `said BYTES BASIS` is what a rehearsal said, as the named file has it.
 
@@ -209,7 +209,7 @@ impl Judged<'_> {
         let [lower, _, upper] = self.figures;
         // Figures are rounded to MiB.
         match self.row.published {
-            // What the card had when memory ran out is no figure of the training.
+            // What the card had when memory ran out does not count.
             _ if self.row.ran_out => {
                 if self.said.fits == "true" {
                     "said to fit"
