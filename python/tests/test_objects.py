@@ -23,6 +23,10 @@ class Batch:
     source: str = "made up"
 
 
+class Mapped(dict):  # type: ignore[type-arg]
+    """A dictionary of a class that PyTorch does not know."""
+
+
 class Result:
     """What a network returns, with something that is no tensor."""
 
@@ -59,7 +63,7 @@ class Objects(unittest.TestCase):
 
         ids = torch.randint(50, (2, 20))
         parts = {"ids": ids, "labels": ids}
-        for batch in (Batch(ids, ids), parts, collections.UserDict(parts)):
+        for batch in (Batch(ids, ids), parts, collections.UserDict(parts), Mapped(parts)):
             self.assertEqual(inputs(Net(), batch), {"batch_ids": [None, None], "batch_labels": [None, None]})
 
     def test_a_length_that_the_code_fixes_is_fixed(self) -> None:

@@ -73,7 +73,7 @@ def _names(value: Any) -> list[Any]:
     return [name for name, part in parts.items() if holds_tensors(part)]
 
 
-def _register(kind: type, is_mapping: bool) -> None:
+def _register(kind: Any, is_mapping: bool) -> None:
     import torch
 
     pytree = torch.utils._pytree
@@ -91,10 +91,13 @@ def _register(kind: type, is_mapping: bool) -> None:
     def whole(values: Any, names: Any) -> Any:
         # What holds no tensor is not part of a trace: an object is made again from an example of its class.
         made = kind.__new__(kind)
+        if is_mapping and not isinstance(made, dict):
+            # As those of UserDict, which keep their entries there.
+            made.__dict__["data"] = {}
         for name, part in zip(names, values):
-            if is_mapping:
-                if not hasattr(made, "data"):
-                    made.__dict__["data"] = {}
+            if isinstance(made, dict):
+                dict.__setitem__(made, name, part)
+            elif is_mapping:
                 made.data[name] = part
             else:
                 object.__setattr__(made, name, part)

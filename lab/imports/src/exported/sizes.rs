@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use lab_base::error::{Error, Result};
+use memcore::{DType, Device, Tensor};
 
 use super::guards::Guard;
-use super::inputs::Input;
+use super::inputs::{Division, Input, filled};
 use super::schema::Range;
 use super::signature::OutputTensor;
 use super::symbols::Expression;
@@ -215,6 +216,55 @@ impl Sizes {
             }
         }
         known
+    }
+}
+
+impl Input {
+    /// Returns the sizes for a batch; `None` if the input's bytes exceed 63 bits.
+    pub fn dims(&self, sizes: &Sizes, batch: usize) -> Option<Vec<usize>> {
+        let symbols = sizes.symbols(batch);
+        let dims = self.sizes.iter().map(|size| usize::try_from(size.value(&symbols)?).ok());
+        let dims: Vec<usize> = dims.collect::<Option<_>>()?;
+        let bytes = dims.iter().try_fold(self.dtype.size(), |n, &d| n.checked_mul(d as u64));
+        bytes.filter(|bytes| i64::try_from(*bytes).is_ok()).map(|_| dims)
+    }
+
+    /// Returns the sizes of a batch that so many calls of the network share, along the first dimension; `None` if its bytes exceed 63 bits.
+    pub(super) fn shared_dims(&self, sizes: &Sizes, batch: usize, calls: usize) -> Option<Vec<usize>> {
+        let mut dims = self.dims(sizes, batch / calls.max(1))?;
+        if let Some(first) = dims.first_mut().filter(|_| calls > 1 && self.division(sizes) == Division::Examples) {
+            *first = first.checked_mul(calls)?;
+        }
+        let bytes = dims.iter().try_fold(self.dtype.size(), |n, &d| n.checked_mul(d as u64));
+        bytes.filter(|bytes| i64::try_from(*bytes).is_ok()).map(|_| dims)
+    }
+
+    /// How the input is divided into micro-batches.
+    pub(super) fn division(&self, sizes: &Sizes) -> Division {
+        let holds_batch = |size: &Expression| match sizes.batch_symbol() {
+            Some(symbol) => size.symbols().contains(&symbol),
+            None => *size == Expression::Number(sizes.example as i64),
+        };
+        let Some((first, rest)) = self.sizes.split_first() else { return Division::Whole };
+        let is_batch = match (sizes.batch_symbol(), first) {
+            (Some(symbol), Expression::Symbol(name)) => name == symbol,
+            _ => sizes.is_fixed() && holds_batch(first),
+        };
+        match (is_batch, sizes.is_fixed()) {
+            (true, true) => Division::Examples,
+            (true, false) if !rest.iter().any(holds_batch) => Division::Examples,
+            (false, false) if !holds_batch(first) && !rest.iter().any(holds_batch) => Division::Whole,
+            _ => Division::Unknown,
+        }
+    }
+
+    /// Makes the input on a device, with this element type; `seed` determines its values.
+    ///
+    /// # Errors
+    /// Sizes beyond 63 bits; those of the device.
+    pub fn made(&self, device: &Device, sizes: &Sizes, batch: usize, dtype: DType, seed: u64) -> Result<Tensor> {
+        let dims = self.dims(sizes, batch).ok_or_else(|| Error::usage("batch", format!("{batch}: beyond 64 bits")))?;
+        Ok(filled(device, &dims, dtype, self.content, seed)?)
     }
 }
 
