@@ -10,6 +10,7 @@ mod golden_scripts;
 mod loop_recordings;
 mod loops;
 mod losses;
+mod techniques;
 
 /// The folder of exports that PyTorch wrote, and of what it took to train them.
 const EXPORTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/imports/tests/golden/exported");
