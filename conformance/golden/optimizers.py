@@ -63,6 +63,21 @@ RUNS = [
                               "maximize": True, "eps": 0.01}),
 ]
 
+# Further optimizers of torch.optim, each alone, under maximize, and with all of its options.
+BASES = {
+    "Adadelta": {"lr": 0.5, "rho": 0.8}, "NAdam": {**BASE_ADAM, "momentum_decay": 0.1}, "RAdam": {"lr": 0.05, "betas": [0.6, 0.7]},
+    "Adamax": BASE_ADAM, "ASGD": {"lr": 0.1, "lambd": 0.2, "t0": 1.0}, "Rprop": {"lr": 0.1}, "Adafactor": {"lr": 0.1},
+}
+ALL = {"weight_decay": 0.3, "maximize": True}
+DECOUPLED = {"weight_decay": 0.3, "decoupled_weight_decay": True}
+RUNS += [
+    (optimizer, name, ["for"] if optimizer == "Adafactor" else PAIR, {**base, **options})  # type: ignore[dict-item]
+    for optimizer, base in BASES.items()
+    for name, options in [("plain", {}), ("maximize", {"maximize": True})]
+    + ([("all", ALL)] if optimizer != "Rprop" else [])
+    + ([("decoupled", DECOUPLED)] if optimizer in ("NAdam", "RAdam") else [])
+]
+
 CLIPS = [
     ("norm_above", {"max_norm": 1.5}),
     ("norm_below", {"max_norm": 100.0}),
@@ -117,7 +132,8 @@ def run(optimizer, options, form, dtype, parameters, gradients):
     state = {}
     for p in parameters:
         for name, value in made.state[p].items():
-            if value is not None:
+            # NAdam's product follows from the number of steps.
+            if value is not None and name != "mu_product":
                 state.setdefault(name, []).append(flat(value))
     return {"parameters": after, "state": state}
 
@@ -139,7 +155,9 @@ def agree(name, one, other, near):
 def recorded(optimizer, name, forms, options, parameters, gradients):
     double = {form: run(optimizer, options, form, torch.float64, parameters, gradients) for form in forms}
     for form in forms:
-        agree(f"{optimizer} {name} {form}", double["for"], double[form], NEAR[form])
+        # ASGD keeps its learning rate in float32, whatever the parameter's type; the lists compute it so, too.
+        near = 1e-6 if optimizer == "ASGD" else NEAR[form]
+        agree(f"{optimizer} {name} {form}", double["for"], double[form], near)
     single = {form: run(optimizer, options, form, torch.float32, parameters, gradients) for form in forms}
     return {
         "optimizer": optimizer,

@@ -99,7 +99,7 @@ class Words(unittest.TestCase):
         self.assertEqual(flags_of(optimizer("AdamW", fused=True)), {**base, "optimizer": "adamw", "optimizer_impl": "fused"})
         self.assertEqual(flags_of(optimizer("SGD", momentum=0.9)), {**base, "optimizer": "momentum"})
         self.assertEqual(flags_of(optimizer("Adam", foreach=False)), {**base, "optimizer": "adam", "optimizer_impl": "loop"})
-        for refused in (optimizer("LBFGS"), optimizer("Adam", groups=2), optimizer("RMSprop", centered=True), object()):
+        for refused in (optimizer("LBFGS"), optimizer("Adam", groups=2), optimizer("RMSprop", centered=True, momentum=0.5), object()):
             with self.assertRaises(vramlab.VramlabError):
                 flags_of(refused)
 

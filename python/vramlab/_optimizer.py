@@ -6,13 +6,16 @@ from typing import Any
 
 from ._binary import VramlabError
 
-_NAMES = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop", "Adagrad": "adagrad"}
+_NAMES = {
+    "SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop", "Adagrad": "adagrad", "Adadelta": "adadelta", "NAdam": "nadam", "RAdam": "radam",
+    "Adamax": "adamax", "ASGD": "asgd", "Rprop": "rprop", "Adafactor": "torch-adafactor",
+}
 
 # Options that the program has as switches of the same names.
 _SWITCHES = ("amsgrad", "maximize", "capturable", "nesterov")
 
 # Options that keep more memory than the program represents.
-_NOT_REPRESENTED = ("centered", "differentiable")
+_NOT_REPRESENTED = ("differentiable",)
 
 
 def flags_of(optimizer: Any) -> dict[str, Any]:
@@ -33,11 +36,15 @@ def flags_of(optimizer: Any) -> dict[str, Any]:
         if group.get(name):
             raise VramlabError(f"optimizer: {name}=True is not represented")
     name = _NAMES[kind.__name__]
-    if name == "rmsprop" and group.get("momentum"):
-        raise VramlabError("optimizer: RMSprop with momentum is not represented")
+    if name == "rmsprop" and group.get("momentum") and group.get("centered"):
+        raise VramlabError("optimizer: RMSprop with momentum and centered is not represented")
+    if name == "rmsprop":
+        name = "rmsprop-momentum" if group.get("momentum") else "rmsprop-centered" if group.get("centered") else name
+    if name in ("nadam", "radam") and group.get("decoupled_weight_decay"):
+        name += "w"
     if name == "sgd" and group.get("momentum"):
         name = "momentum"
-    found: dict[str, Any] = {"optimizer": name, "lr": float(group["lr"]), "weight_decay": float(group["weight_decay"])}
+    found: dict[str, Any] = {"optimizer": name, "lr": float(group["lr"]), "weight_decay": float(group.get("weight_decay", 0.0))}
     if group.get("fused"):
         found["optimizer_impl"] = "fused"
     elif group.get("foreach") is not None:

@@ -1,9 +1,11 @@
 """Exports small networks with their weights, and records the losses of PyTorch when it trains them on the CPU.
 
-    python losses.py FOLDER      FOLDER/NAME-weights.pt2.gz and FOLDER/losses.json
+    python losses.py FOLDER                 FOLDER/NAME-weights.pt2.gz and FOLDER/losses.json
+    python losses.py FOLDER optimizers      FOLDER/optimizer_losses.json: the convolutional network with every optimizer of torch.optim
 
 Twenty steps of AdamW (lr 1e-3) on one batch, which is drawn as vramlab draws it: the same numbers on every machine.
 """
+import functools
 import json
 import os
 import sys
@@ -59,8 +61,8 @@ def small_gpt():
     return handwritten.NanoGpt(width=32, heads=4, blocks=1, context=16, vocabulary=64, dropout=0.0)
 
 
-def train(model, inputs, loss):
-    optimizer, losses = torch.optim.AdamW(model.parameters(), lr=1e-3), []
+def train(model, inputs, loss, optimized=torch.optim.AdamW):
+    optimizer, losses = optimized(model.parameters(), lr=1e-3), []
     for _ in range(20):
         optimizer.zero_grad()
         value = loss(model(*inputs))
@@ -68,6 +70,19 @@ def train(model, inputs, loss):
         optimizer.step()
         losses.append(value.item())
     return losses
+
+
+def with_optimizers(folder, batch, make, inputs, loss):
+    """The losses of one network with every optimizer of torch.optim by its name."""
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../loop"))
+    import techniques
+
+    losses = {}
+    for name, (kind, arguments) in techniques.TORCH.items():
+        torch.manual_seed(0)
+        losses[name] = train(make().train(), inputs, loss, functools.partial(getattr(torch.optim, kind), **arguments))
+    with open(os.path.join(folder, "optimizer_losses.json"), "w") as file:
+        json.dump({"torch": torch.__version__, "network": "cnn", "batch": batch, "losses": losses}, file)
 
 
 def main():
@@ -85,6 +100,8 @@ def main():
         "segmenter": (functions.Segmenter, (floats([batch, 3, 16, 16], 0), indices([batch, 16, 16], 4, 1)), lambda out: out),
         "gpt": (small_gpt, (indices([batch, 16], 64, 0), indices([batch, 16], 64, 1)), lambda out: out[1]),
     }
+    if sys.argv[2:] == ["optimizers"]:
+        return with_optimizers(folder, batch, *runs["cnn"])
     recorded = {}
     for name, (make, inputs, loss) in runs.items():
         torch.manual_seed(0)

@@ -92,6 +92,10 @@ def adamw(parameters):
     return torch.optim.AdamW(parameters, lr=1e-3)
 
 
+def slow_adamw(parameters):
+    return torch.optim.AdamW(parameters, lr=1e-4)
+
+
 def as_it_is(row, model):
     return model, "model"
 
@@ -150,7 +154,7 @@ def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1
 
 
 def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps=6, every=0, size=4, average=False, hold=("inputs", "outputs", "loss"),
-                    frozen="", dtype=torch.float32, accumulate=1, adapters=None, **sizes):
+                    frozen="", dtype=torch.float32, accumulate=1, adapters=None, optimized=slow_adamw, **sizes):
     """A small network of transformers, by its own loss; returns its configuration. `adapters` puts some on it before it is moved."""
     import transformers
 
@@ -161,7 +165,7 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
     model.train()
     if frozen:
         freeze(model, frozen)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    optimizer = optimized(model.parameters())
     row("model")
     if average:
         copies = [p.detach().clone() for p in model.parameters()]
@@ -217,7 +221,7 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
     return {"steps": steps, "evaluation": [every, size, 2], "average": average, "hold": ",".join(hold) or "none", "config": model.config.to_dict(), "batches": batches, "lengths": lengths, **({"freeze": frozen} if frozen else {})}
 
 
-def exported(row, name, batches, steps=6, every=0, size=9, eager=False, frozen=""):
+def exported(row, name, batches, steps=6, every=0, size=9, eager=False, frozen="", optimized=torch.optim.AdamW):
     """A program of scripts/export, or the network that it is of, with batches of these sizes in turn."""
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../export"))
     import networks
@@ -232,7 +236,7 @@ def exported(row, name, batches, steps=6, every=0, size=9, eager=False, frozen="
         del program, model
     if frozen:
         freeze(module, frozen)
-    optimizer = torch.optim.AdamW(parameters)
+    optimizer = optimized(parameters)
     row("model")
 
     def evaluate(at):

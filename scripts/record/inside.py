@@ -42,6 +42,17 @@ def loops(case):
     return loop_record.packed(case["name"])
 
 
+def techniques(case):
+    """A program of `scripts/loop/techniques.py`."""
+    sys.path.insert(0, os.path.join(HERE, "..", "loop"))
+    # Every program is a fork: what this process has imported, none imports again. (bitsandbytes begins CUDA when it is imported.)
+    import script_format
+    import techniques
+    import transformers  # noqa: F401
+
+    return script_format.in_a_child(techniques.recorded, case)
+
+
 def models(case):
     """A network of transformers."""
     import models
@@ -62,7 +73,7 @@ def main():
     import torch
 
     torch.set_num_threads(1)
-    kind = {"scripts": scripts, "loops": loops, "models": models, "traces": traces}[sys.argv[1]]
+    kind = {"scripts": scripts, "loops": loops, "models": models, "traces": traces, "techniques": techniques}[sys.argv[1]]
     with open(sys.argv[2]) as file:
         cases = json.load(file)
     for case in cases:

@@ -8,7 +8,8 @@
     python scripts/record/record.py models FAMILY --cases CASES.json …                  a family that is not committed yet
 
 Kinds: `models` (a family of transformers), `scripts` (trainings, operators and optimizers, with every event), `loops` (`scripts/loop`), `traces` (the
-allocator alone), `exports` (`scripts/export`), `optimizers` (values of every optimizer, on the host). `--python` names the Python with PyTorch. Files that
+allocator alone), `exports` (`scripts/export`), `optimizers` (values of every optimizer, on the host), `techniques` (programs with the flags that say the
+same, `scripts/loop/techniques.py`). `--python` names the Python with PyTorch. Files that
 are there already are left alone: what was interrupted goes on. Exit code 1: something failed, or two runs differ."""
 import argparse
 import gzip
@@ -30,6 +31,7 @@ COMMITTED = {
     "traces": ROOT / "memcore/tests/golden/traces",
     "exports": ROOT / "lab/imports/tests/golden/exported",
     "optimizers": ROOT / "conformance/golden",
+    "techniques": ROOT / "lab/tests/golden",
 }
 # A card of 140 GiB and compute capability 9.0 without cuDNN, as the recordings had. Nothing ends the program before its end.
 REHEARSE = ["rehearse", "--gpu", "140GiB", "--cudnn", "none", "--steps", "1000000000", "--no-stacks", "--no-needs"]
@@ -114,6 +116,17 @@ def of_models(given, names):
         yield family, made and {"format": "oracle-models-1", "family": family, "runs": made}
 
 
+def of_techniques(given, names):
+    """Kind `techniques`: every program of a group, with its fields."""
+    for name in names:
+        cases = json.loads(subprocess.run([given.python, str(ROOT / "scripts/loop/techniques.py"), name], capture_output=True, text=True, check=True).stdout)
+        found = rehearsed(given, "techniques", cases)
+        left = [case["name"] for case in cases if case["name"] not in found]
+        if left:
+            print(f"{name}: not recorded: {', '.join(left)}", file=sys.stderr)
+        yield name, found and {"format": "vramlab-techniques-1", "programs": [found[case["name"]] for case in cases if case["name"] in found]}
+
+
 def of_traces(given, names):
     """Kind `traces`: the operations of the committed file."""
     sys.path.insert(0, str(HERE))
@@ -158,10 +171,13 @@ def names_of(given):
         return listed(given, ROOT / "scripts/loop/loop_record.py", "--list")
     if given.kind == "optimizers":
         return ["optimizers"]
+    if given.kind == "techniques":
+        return listed(given, ROOT / "scripts/loop/techniques.py")
     return sorted({path.name.split(".json")[0] for path in COMMITTED[given.kind].iterdir() if ".json" in path.name})
 
 
-KINDS = {"models": of_models, "scripts": of_programs, "loops": of_loops, "traces": of_traces, "exports": of_exports, "optimizers": of_optimizers}
+KINDS = {"models": of_models, "scripts": of_programs, "loops": of_loops, "traces": of_traces, "exports": of_exports, "optimizers": of_optimizers,
+         "techniques": of_techniques}
 
 
 def run_of(run):

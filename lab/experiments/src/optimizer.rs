@@ -100,7 +100,7 @@ const OPTIMIZERS: [OptimizerKind; 6] = [
 
 /// True if PyTorch has this form of the optimizer. RMSprop and Adagrad have no fused form that runs on a GPU.
 fn exists(kind: OptimizerKind, implementation: Implementation) -> bool {
-    implementation != Implementation::Fused || !matches!(kind, OptimizerKind::RmsProp | OptimizerKind::Adagrad)
+    implementation != Implementation::Fused || kind.has_fused()
 }
 
 fn attempt(
@@ -145,11 +145,7 @@ impl Trial {
     /// Predicts the state: a buffer per parameter for momentum, RMSprop and Adagrad, two for Adam. The fused form also has a step counter per
     /// parameter on the device.
     fn foreseen_state_bytes(&self) -> u64 {
-        let buffers = match self.kind {
-            OptimizerKind::Sgd => 0,
-            OptimizerKind::Momentum | OptimizerKind::RmsProp | OptimizerKind::Adagrad => 1,
-            OptimizerKind::Adam | OptimizerKind::AdamW => 2,
-        };
+        let buffers = self.kind.states();
         let counters = if self.is_adam() && self.form.0 == Implementation::Fused { rounded(4) } else { 0 };
         self.parameter_bytes.iter().map(|bytes| buffers * rounded(*bytes) + counters).sum()
     }
@@ -161,9 +157,10 @@ impl Trial {
         // Adam's loop makes a root and then a quotient. Adagrad's foreach form also scales the gradients.
         let (in_loop, at_once) = match self.kind {
             OptimizerKind::Sgd | OptimizerKind::Momentum => return 0,
-            OptimizerKind::RmsProp => (1, 1),
             OptimizerKind::Adagrad => (1, 2),
             OptimizerKind::Adam | OptimizerKind::AdamW => (2, 1),
+            // RMSprop, the last of those that are measured.
+            _ => (1, 1),
         };
         match self.form.0 {
             Implementation::Fused => 0,

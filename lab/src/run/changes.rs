@@ -265,39 +265,39 @@ fn forms(run: &RunSettings, script: Script) -> Vec<Change> {
     };
     let one_by_one = || to(OptimizerForm::Loop, format!("{name}, foreach=False"), format!("{name}(…, foreach=False)"));
     match run.optimizer.implementation {
-        Implementation::Foreach => vec![one_by_one(), fused()],
-        Implementation::Loop => vec![fused()],
-        Implementation::Fused => Vec::new(),
+        Implementation::Foreach if run.optimizer.kind.has_fused() => vec![one_by_one(), fused()],
+        Implementation::Foreach => vec![one_by_one()],
+        Implementation::Loop if run.optimizer.kind.has_fused() => vec![fused()],
+        Implementation::Loop | Implementation::Fused => Vec::new(),
     }
 }
 
-/// PyTorch's name of the optimizer.
+/// The name of the optimizer's class.
 fn class_of(kind: OptimizerKind) -> &'static str {
-    match kind {
-        OptimizerKind::Sgd | OptimizerKind::Momentum => "SGD",
-        OptimizerKind::Adam => "Adam",
-        OptimizerKind::AdamW => "AdamW",
-        OptimizerKind::RmsProp => "RMSprop",
-        OptimizerKind::Adagrad => "Adagrad",
-    }
+    kind.class().rsplit_once('.').map_or(kind.class(), |(_, name)| name)
 }
 
 /// Other optimizers: first those that hold less, of them first those with one value for each parameter, then those with none; then those that hold more.
 fn optimizers(kind: OptimizerKind, script: Script) -> Vec<Change> {
-    use OptimizerKind::{Adagrad, Adam, AdamW, Momentum, RmsProp, Sgd};
+    use OptimizerKind::{Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Momentum, PagedAdamW8bit, RmsProp, Sgd};
     let (less, more) = match kind {
         Sgd => (&[][..], &[Momentum, AdamW][..]),
-        Adam | AdamW => (&[Momentum, Sgd][..], &[][..]),
+        Adam | AdamW => (&[AdamW8bit, PagedAdamW8bit, Adafactor, Momentum, Sgd][..], &[][..]),
         Momentum | RmsProp | Adagrad => (&[Sgd][..], &[AdamW][..]),
+        _ => (&[Sgd][..], &[][..]),
     };
     let to = |axis: Axis, i: usize, other: OptimizerKind| {
         let momentum = if other == Momentum { ", momentum=0.9" } else { "" };
         let line = match script {
             Script::Trainer if other == AdamW => "optim=\"adamw_torch\"".into(),
+            Script::Trainer if other == AdamW8bit => "optim=\"adamw_bnb_8bit\"".into(),
+            Script::Trainer if other == PagedAdamW8bit => "optim=\"paged_adamw_8bit\"".into(),
+            Script::Trainer if other == Adafactor => "optim=\"adafactor\"".into(),
             Script::Trainer => "optim=\"sgd\"".into(),
-            Script::Own | Script::Transformers => {
-                format!("torch.optim.{}(model.parameters(), lr=…{momentum})", class_of(other))
+            Script::Own | Script::Transformers if other == Adafactor => {
+                "transformers.Adafactor(model.parameters(), lr=…, scale_parameter=False, relative_step=False)".into()
             }
+            Script::Own | Script::Transformers => format!("{}(model.parameters(), lr=…{momentum})", other.class()),
         };
         let words = match (other, kind) {
             (Sgd, Momentum) => "SGD without momentum".into(),

@@ -51,6 +51,7 @@ pub fn resolve(spec: &RunSpec, backends: &'static [Entry]) -> Result<Session> {
     let mut premises = premises::of(&network, &run, spec, of_file);
     premises.extend(profile::environment(&spec.profile));
     let (target, remarks) = target(&with_seed(spec, run.seed), backends)?;
+    computed(spec, &run, &target)?;
     let in_force = in_force(spec, &run, data, &network, &target);
     let notes = unreached(&run).into_iter().chain(spec.left_out.iter().cloned()).collect();
     Ok(Session { network, run, source, target, premises, steps_said, in_force, notes, remarks })
@@ -64,6 +65,20 @@ pub fn target(spec: &RunSpec, backends: &'static [Entry]) -> Result<(Target, Vec
     spec.check()?;
     let (target, remarks) = Target::of(spec, backends)?;
     Ok((profile::counted(target, spec, backends)?, remarks))
+}
+
+/// Refuses an optimizer that its library alone computes, on a device with values.
+fn computed(spec: &RunSpec, run: &RunSettings, target: &Target) -> Result<()> {
+    let kind = run.optimizer.kind;
+    if spec.device.backend.is_none() || kind.is_computed() || target.backend_name() == "meta" {
+        return Ok(());
+    }
+    let (name, class) = (kind.name(), kind.class());
+    let problem = format!(
+        "{name}: {class} computes it, and no device does here. `vramlab predict --model {} --optimizer {name}` says what it takes",
+        spec.model.name()
+    );
+    Err(Error::usage("optimizer", problem))
 }
 
 /// Refuses a run over several devices. Callers that divide a run resolve each part [`alone`](RunSpec::alone).

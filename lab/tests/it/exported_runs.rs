@@ -57,3 +57,8 @@ fn a_file_is_read_once_for_all_runs_of_it() {
 fn training_on_the_cpu_gives_pytorchs_losses() {
     losses::are_pytorchs(|| Device::new(backend_cpu::Cpu::with_threads(1).unwrap()));
 }
+
+#[test]
+fn every_optimizer_of_torch_gives_pytorchs_losses_on_the_cpu() {
+    losses::are_pytorchs_with_every_optimizer(|| Device::new(backend_cpu::Cpu::with_threads(1).unwrap()));
+}

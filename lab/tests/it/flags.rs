@@ -9,7 +9,7 @@ use lab::record::{COLUMNS, Row};
 use lab::run::{Divided, RunSpec, resolve};
 use serde_json::{Value, json};
 
-fn recorded(name: &str) -> Value {
+pub(crate) fn recorded(name: &str) -> Value {
     let path = format!("{}/tests/golden/{name}.json.gz", env!("CARGO_MANIFEST_DIR"));
     let mut text = String::new();
     GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
@@ -17,7 +17,7 @@ fn recorded(name: &str) -> Value {
 }
 
 /// The rows of a run of these fields; of a divided one, those of its first rank.
-fn rows(spec: &RunSpec) -> lab::Result<Vec<Row>> {
+pub(crate) fn rows(spec: &RunSpec) -> lab::Result<Vec<Row>> {
     let session = resolve(&spec.alone(), &[])?;
     let on_step = &mut |_| ControlFlow::Continue(());
     if spec.parallel.data_parallel.is_none() {
@@ -30,7 +30,7 @@ fn rows(spec: &RunSpec) -> lab::Result<Vec<Row>> {
 }
 
 /// The first figure that differs; `None` if all are equal.
-fn difference(ours: &[Row], theirs: &[Row]) -> Option<String> {
+pub(crate) fn difference(ours: &[Row], theirs: &[Row]) -> Option<String> {
     let labels = |rows: &[Row]| rows.iter().map(|row| row.label.clone()).collect::<Vec<String>>();
     let (a, b) = (labels(ours), labels(theirs));
     if a != b {

@@ -9,6 +9,7 @@ use std::path::Path;
 use lab::exported;
 use lab::training::{Continuation, OptimizerKind, OptimizerSettings, RunSettings, Source};
 use memcore::Device;
+use memcore::optim::Implementation;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -45,6 +46,38 @@ pub(crate) fn are_pytorchs(device: impl Fn() -> Device) {
                 (ours - theirs).abs() < 1e-4 * theirs.abs().max(1.0),
                 "{name}, step {step}: {ours}, PyTorch {theirs}"
             );
+        }
+    }
+}
+
+// wgpu's tests include this file, and have a suite of their own for optimizers.
+#[allow(dead_code)]
+/// Trains a network with every optimizer of `torch.optim`, in both of its forms: the first 20 losses are PyTorch's.
+pub(crate) fn are_pytorchs_with_every_optimizer(device: impl Fn() -> Device) {
+    let recorded: Losses = serde_json::from_slice(&golden("optimizer_losses.json")).unwrap();
+    assert_eq!(recorded.losses.len(), 12);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cnn.pt2");
+    let mut archive = Vec::new();
+    flate2::read::GzDecoder::new(golden("cnn-weights.pt2.gz").as_slice()).read_to_end(&mut archive).unwrap();
+    std::fs::write(&path, archive).unwrap();
+    let model = exported::load(&path, None).unwrap();
+    for (name, theirs) in &recorded.losses {
+        let kind = OptimizerKind::parse(name).unwrap();
+        for implementation in [Implementation::Loop, Implementation::Foreach] {
+            let optimizer = OptimizerSettings { implementation, ..OptimizerSettings::new(kind, 1e-3) };
+            if optimizer.build(Vec::new()).is_err() {
+                continue;
+            }
+            let settings = RunSettings::new(recorded.batch, theirs.len(), optimizer);
+            let (source, on_step) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
+            let begin = &mut Continuation::default();
+            let ours = exported::train_from(&model, &device(), &settings, source, begin, on_step).unwrap().losses;
+            assert_eq!((ours.len(), theirs.len()), (20, 20));
+            for (step, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
+                let near = (ours - theirs).abs() < 1e-5 * theirs.abs().max(1.0);
+                assert!(near, "{name}, {implementation:?}, step {step}: {ours}, PyTorch {theirs}");
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ mod loop_recordings;
 mod loops;
 mod losses;
 mod recorded;
+mod techniques;
 
 /// The folder of exports that PyTorch wrote, and of what it took to train them.
 const EXPORTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/imports/tests/golden/exported");

@@ -72,7 +72,7 @@ pub fn clip_grad_value(parameters: &[Parameter], limit: f64) -> Result<()> {
 }
 
 /// The 2-norm of all elements.
-fn norm(x: &Array) -> Result<Array> {
+pub(super) fn norm(x: &Array) -> Result<Array> {
     let _op = context::op("linalg_vector_norm");
     let squares = x.reduce(ReduceOp::SumSquares, &[], false)?;
     squares.unary_(UnaryOp::Sqrt)?;

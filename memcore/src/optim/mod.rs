@@ -4,17 +4,36 @@
 //! - `Foreach`: each operation over all parameters at once; PyTorch's default on a GPU.
 //! - `Fused`: one kernel for everything.
 
+mod adadelta;
+mod adafactor;
 mod adagrad;
 mod adam;
+mod adamax;
+mod asgd;
+mod bitsandbytes;
 mod clip;
+mod locals;
+mod nadam;
+mod radam;
 mod rmsprop;
+mod rprop;
+mod rule;
 mod sgd;
 
+pub use adadelta::{Adadelta, AdadeltaOptions};
+pub use adafactor::{Adafactor, AdafactorOptions, PretrainedAdafactor, PretrainedAdafactorOptions};
 pub use adagrad::{Adagrad, AdagradOptions};
 pub use adam::{Adam, AdamOptions};
+pub use adamax::{Adamax, AdamaxOptions};
+pub use asgd::{Asgd, AsgdOptions};
+pub use bitsandbytes::{BitsAndBytes, BitsAndBytesOptions};
 pub(crate) use clip::by_device;
 pub use clip::{clip_grad_norm, clip_grad_norm_with, clip_grad_value};
+pub use nadam::{NAdam, NAdamOptions};
+pub use radam::{RAdam, RAdamOptions};
 pub use rmsprop::{RmsProp, RmsPropOptions};
+pub use rprop::{Rprop, RpropOptions};
+pub use rule::ByRule;
 pub use sgd::{Sgd, SgdOptions};
 
 use std::ops::Deref;

@@ -3,7 +3,9 @@
 use std::sync::OnceLock;
 
 use memcore::optim::{
-    Adagrad, AdagradOptions, Adam, AdamOptions, Implementation, Optimizer, RmsProp, RmsPropOptions, Sgd, SgdOptions,
+    Adadelta, AdadeltaOptions, Adafactor, AdafactorOptions, Adagrad, AdagradOptions, Adam, AdamOptions, Adamax,
+    AdamaxOptions, Asgd, AsgdOptions, Implementation, NAdam, NAdamOptions, Optimizer, RAdam, RAdamOptions, RmsProp,
+    RmsPropOptions, Rprop, RpropOptions, Sgd, SgdOptions,
 };
 use memcore::{Result, nn::Parameter};
 use serde_json::Value;
@@ -131,6 +133,36 @@ impl Run {
             }
             "RMSprop" => Ok(Box::new(RmsProp::new(parameters, self.rms_prop(implementation))?)),
             "Adagrad" => Ok(Box::new(Adagrad::new(parameters, self.adagrad(implementation))?)),
+            _ => self.further(implementation, parameters),
+        }
+    }
+
+    fn further(&self, implementation: Implementation, parameters: Vec<Parameter>) -> Result<Box<dyn Optimizer>> {
+        /// Sets options by PyTorch's names.
+        macro_rules! made {
+            ($kind:ident, $options:ident { $($field:ident),* } $(, $form:ident)?) => {{
+                let mut o = $options { $($form: implementation,)? ..$options::default() };
+                self.each_option(|name, value| match name {
+                    $(stringify!($field) => o.$field = FromRecording::from_recording(value),)*
+                    other => panic!("{} has no {other}", stringify!($kind)),
+                });
+                Ok(Box::new($kind::new(parameters, o)?))
+            }};
+        }
+        match &*self.optimizer {
+            "Adadelta" => made!(Adadelta, AdadeltaOptions { lr, rho, weight_decay, maximize }, implementation),
+            "NAdam" => made!(
+                NAdam,
+                NAdamOptions { lr, betas, weight_decay, momentum_decay, decoupled_weight_decay, maximize },
+                implementation
+            ),
+            "RAdam" => {
+                made!(RAdam, RAdamOptions { lr, betas, weight_decay, decoupled_weight_decay, maximize }, implementation)
+            }
+            "Adamax" => made!(Adamax, AdamaxOptions { lr, betas, weight_decay, maximize }, implementation),
+            "ASGD" => made!(Asgd, AsgdOptions { lr, lambd, t0, weight_decay, maximize }, implementation),
+            "Rprop" => made!(Rprop, RpropOptions { lr, maximize }, implementation),
+            "Adafactor" => made!(Adafactor, AdafactorOptions { lr, weight_decay, maximize }),
             other => panic!("no optimizer {other}"),
         }
     }
@@ -193,6 +225,29 @@ impl Run {
 
     fn each_option(&self, mut set: impl FnMut(&str, &Value)) {
         self.options.as_object().into_iter().flatten().for_each(|(name, value)| set(name, value));
+    }
+}
+
+/// A type of an option.
+trait FromRecording {
+    fn from_recording(value: &Value) -> Self;
+}
+
+impl FromRecording for f64 {
+    fn from_recording(value: &Value) -> Self {
+        number(value)
+    }
+}
+
+impl FromRecording for bool {
+    fn from_recording(value: &Value) -> Self {
+        value == true
+    }
+}
+
+impl FromRecording for [f64; 2] {
+    fn from_recording(value: &Value) -> Self {
+        [number(&value[0]), number(&value[1])]
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Changes that the search cannot try, and the command that can.
-pub const NOT_HERE: &str = "8-bit optimizers, offload: rehearse, `vramlab predict train.py`.";
+pub const NOT_HERE: &str = "Offload: rehearse, `vramlab predict train.py`.";
 
 /// The most entries that an answer shows.
 pub const MOST: usize = 4;

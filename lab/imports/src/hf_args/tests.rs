@@ -134,7 +134,7 @@ fn a_trainer_that_clips_nothing_is_refused_and_a_plain_loop_does_it() {
 #[test]
 fn what_is_not_represented_is_named() {
     for (arguments, named, field) in [
-        (json!({"optim": "paged_adamw_8bit"}), "optim=paged_adamw_8bit", Some("optimizer")),
+        (json!({"optim": "galore_adamw"}), "optim=galore_adamw", Some("optimizer")),
         (json!({"deepspeed": "ds.json"}), "deepspeed=ds.json", Some("data-parallel")),
         (json!({"fsdp": ["full_shard"]}), "fsdp=[\"full_shard\"]", Some("data-parallel")),
         (json!({"torch_compile": true}), "torch_compile=true", None),

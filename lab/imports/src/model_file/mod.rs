@@ -262,7 +262,7 @@ fn read_optimizer(s: &Section<'_>) -> Result<OptimizerSettings> {
     let adam = matches!(kind, OptimizerKind::Adam | OptimizerKind::AdamW);
     let lr = s.number("lr")?.unwrap_or(if adam { 1e-3 } else { 1e-2 });
     let implementation = match s.string("implementation")? {
-        None => Implementation::default(),
+        None => OptimizerSettings::new(kind, lr).implementation,
         Some("loop") => Implementation::Loop,
         Some("foreach") => Implementation::Foreach,
         Some("fused") => Implementation::Fused,
@@ -286,7 +286,7 @@ fn read_optimizer(s: &Section<'_>) -> Result<OptimizerSettings> {
     if settings.capturable && (!adam || implementation == Implementation::Loop) {
         return Err(s.key_error("capturable", "adam and adamw have it, in their foreach and fused forms"));
     }
-    if implementation == Implementation::Fused && matches!(kind, OptimizerKind::RmsProp | OptimizerKind::Adagrad) {
+    if implementation == Implementation::Fused && !kind.has_fused() {
         return Err(s.key_error("implementation", format!("{name} has no fused form")));
     }
     if settings.nesterov && kind != OptimizerKind::Momentum {

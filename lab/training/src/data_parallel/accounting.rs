@@ -2,7 +2,7 @@
 
 use super::settings::{DataParallelSettings, Stage};
 use super::tally::ModelStates;
-use crate::{OptimizerKind, OptimizerSettings};
+use crate::OptimizerSettings;
 
 /// Bytes for one trained value: the value, its gradient, and the optimizer's states for it.
 ///
@@ -43,11 +43,7 @@ impl Accounting {
 
 /// Number of values that the optimizer keeps for each trained one.
 fn states(optimizer: &OptimizerSettings) -> u64 {
-    match optimizer.kind {
-        OptimizerKind::Sgd => 0,
-        OptimizerKind::Momentum | OptimizerKind::RmsProp | OptimizerKind::Adagrad => 1,
-        OptimizerKind::Adam | OptimizerKind::AdamW => 2 + u64::from(optimizer.amsgrad),
-    }
+    optimizer.kind.states() + u64::from(optimizer.amsgrad)
 }
 
 /// Parameters of the model that [`TABLE_1`] is about.

@@ -88,6 +88,12 @@ impl DataParallelSettings {
                            divided runs do not make; autocast-bf16 needs no scale";
             return Err(Error::usage("precision", problem));
         }
+        let kind = self.run.optimizer.kind;
+        if kind.is_loop() && self.stage != Stage::Replicated {
+            let problem =
+                format!("{} with ZeRO: its states follow a parameter's shape, and a shard has none", kind.name());
+            return Err(Error::usage("optimizer", problem));
+        }
         if self.run.schedule.cast {
             return Err(Error::usage("data-parallel", "the schedule casts the model, whose parameters are flat here"));
         }

@@ -73,18 +73,23 @@ pub(crate) fn all() -> Vec<Case> {
     cases.push(case("mlp", "with options", mlp(), |_| {}));
     for name in OptimizerKind::NAMES {
         for implementation in [Implementation::Loop, Implementation::Foreach, Implementation::Fused] {
+            let kind = OptimizerKind::parse(name).unwrap();
             let settings = OptimizerSettings {
                 implementation,
-                weight_decay: Some(0.1),
-                amsgrad: name.starts_with("adam"),
+                weight_decay: (*name != "rprop").then_some(0.1),
+                amsgrad: ["adam", "adamw"].contains(name),
                 nesterov: *name == "momentum",
                 maximize: *name == "sgd",
-                ..OptimizerSettings::new(OptimizerKind::parse(name).unwrap(), 1e-3)
+                ..OptimizerSettings::new(kind, 1e-3)
             };
-            // PyTorch has no fused RMSprop and Adagrad on a GPU: built over nothing, such settings are refused.
-            let without_fused = ["rmsprop", "adagrad"].contains(name);
-            assert_eq!(settings.build(Vec::new()).is_err(), without_fused && implementation == Implementation::Fused);
-            if settings.build(Vec::new()).is_ok() {
+            // Built over nothing, settings that an optimizer does not have are refused.
+            let missing = match implementation {
+                Implementation::Loop => false,
+                Implementation::Foreach => kind.is_loop(),
+                Implementation::Fused => !kind.has_fused(),
+            };
+            assert_eq!(settings.build(Vec::new()).is_err(), missing, "{name} {implementation:?}");
+            if kind.is_computed() && settings.build(Vec::new()).is_ok() {
                 cases.push(case("mlp", &format!("{name} {implementation:?}"), mlp(), |s| s.optimizer = settings));
             }
         }

@@ -1,0 +1,75 @@
+//! Programs with a technique beside recorded runs of the real libraries (`golden/optimizers_*.json.gz`, made by `scripts/record/record.py techniques`):
+//! every row in every column.
+
+use lab::run::{RunSpec, resolve};
+use serde_json::{Value, json};
+
+use crate::archives;
+use crate::archives::compared::golden;
+use crate::flags::{difference, recorded, rows};
+
+/// The fields of a recorded program, with its network as a file in `folder` where it is one.
+fn fields(program: &Value, number: usize, folder: &std::path::Path) -> serde_json::Map<String, Value> {
+    let mut fields = program["fields"].as_object().unwrap().clone();
+    if program["config"].is_object() {
+        let path = folder.join(format!("{number}.json"));
+        std::fs::write(&path, program["config"].to_string()).unwrap();
+        fields.insert("model-file".into(), json!(path));
+        fields.insert("transformers".into(), json!("5.24.0"));
+    }
+    if let Some(name) = program["network"].as_str().unwrap().strip_prefix("export-") {
+        let path = archives::unpacked(&golden(&format!("{name}.pt2.gz")), folder, name);
+        fields.insert("model-file".into(), json!(path));
+        fields.insert("loss".into(), json!("cross-entropy"));
+    }
+    fields
+}
+
+fn compare(name: &str, count: usize) {
+    let found = recorded(name);
+    let programs = found["programs"].as_array().unwrap();
+    assert_eq!(programs.len(), count);
+    let folder = tempfile::tempdir().unwrap();
+    let mut wrong = Vec::new();
+    for (number, program) in programs.iter().enumerate() {
+        let mut theirs: Vec<lab::record::Row> = serde_json::from_value(program["rows"].clone()).unwrap();
+        let spec = RunSpec::of_fields(&fields(program, number, folder.path())).unwrap();
+        let mut ours = rows(&spec).unwrap_or_else(|error| panic!("{}: {error}", program["name"]));
+        assert_eq!(ours.pop().unwrap().label, "end");
+        // What loading an export allocated and freed before.
+        let before = theirs[0].n_alloc_plus_free - ours[0].n_alloc_plus_free;
+        assert!(before == 0 || program["network"].as_str().unwrap().starts_with("export-"));
+        theirs.iter_mut().for_each(|row| row.n_alloc_plus_free -= before);
+        wrong.extend(difference(&ours, &theirs).map(|text| format!("{}: {text}", program["name"])));
+    }
+    assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn optimizers_of_torch_take_what_pytorch_takes() {
+    compare("optimizers_torch", 9);
+}
+
+#[test]
+fn adafactor_takes_what_torch_and_transformers_take() {
+    compare("optimizers_factored", 7);
+}
+
+#[test]
+fn optimizers_of_bitsandbytes_take_what_it_takes() {
+    compare("optimizers_bitsandbytes", 7);
+}
+
+/// Its kernels are not here: a training is refused with a command that works.
+#[test]
+fn an_optimizer_that_its_library_computes_is_not_trained() {
+    let spec = |fields: Value| RunSpec::of_fields(fields.as_object().unwrap()).unwrap();
+    let fused = json!({"optimizer": "adamw8bit", "model": "mlp", "optimizer-impl": "fused"});
+    let error = resolve(&spec(fused), &[]).map(|_| ());
+    assert!(error.unwrap_err().to_string().contains("adamw8bit has no fused form"));
+    for (name, field, value) in [("rprop", "weight-decay", json!(0.1)), ("lion", "maximize", json!(true))] {
+        let mut fields = json!({"optimizer": name});
+        fields[field] = value;
+        assert!(resolve(&spec(fields), &[]).map(|_| ()).unwrap_err().to_string().starts_with(field), "{name}");
+    }
+}

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Programs with a technique that people train with, beside the flags that say the same: the rows of the real libraries.
+
+    python scripts/loop/techniques.py           the groups
+    python scripts/loop/techniques.py GROUP     its programs, as JSON: name, network, and fields of a run
+
+`scripts/record/record.py techniques GROUP …` records a group."""
+import functools
+import json
+import sys
+
+# Small networks, by the fields of a run. A name with `hf-` is a configuration of transformers, one with `export-` a program of `scripts/export`.
+NETWORKS = {
+    "mlp": {"model": "mlp", "layers": 4, "width": 1024, "features": 512, "batch": 48}, "gpt": {"model": "gpt", "batch": 4}, "cnn": {"model": "simple-cnn", "batch": 16},
+    "hf-llama": {"batch": 2, "sequence": 48}, "hf-gpt2": {"batch": 2, "sequence": 48}, "export-mlp": {"batch": 30}, "export-swiglu": {"batch": 30},
+}
+CONFIGS = {
+    "hf-llama": ("Llama", dict(vocab_size=1024, hidden_size=256, intermediate_size=448, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                               max_position_embeddings=48)),
+    "hf-gpt2": ("GPT2", dict(vocab_size=900, n_positions=48, n_embd=192, n_layer=3, n_head=4, bos_token_id=0, eos_token_id=1)),
+}
+STEPS = 3
+
+# Each optimizer of torch.optim: its class, and the arguments that its name says.
+TORCH = {
+    "rmsprop": ("RMSprop", {}), "rmsprop-momentum": ("RMSprop", {"momentum": 0.9}), "rmsprop-centered": ("RMSprop", {"centered": True}),
+    "adadelta": ("Adadelta", {}), "nadam": ("NAdam", {}), "nadamw": ("NAdam", {"decoupled_weight_decay": True, "weight_decay": 0.01}),
+    "radam": ("RAdam", {}), "radamw": ("RAdam", {"decoupled_weight_decay": True, "weight_decay": 0.01}), "adamax": ("Adamax", {}), "asgd": ("ASGD", {}),
+    "rprop": ("Rprop", {}), "torch-adafactor": ("Adafactor", {}),
+}
+# The programs: optimizer, network, further fields.
+LOOP, LISTS, NARROW = {"optimizer-impl": "loop"}, {"optimizer-impl": "foreach"}, {"precision": "bf16"}
+DECAY, ASCENT = {"weight-decay": 0.1}, {"maximize": True}
+OF_TORCH = [
+    ("rprop", "gpt", LOOP), ("radam", "mlp", LOOP | ASCENT), ("nadam", "gpt", LOOP | DECAY), ("asgd", "mlp", LOOP | DECAY), ("adadelta", "cnn", LOOP | DECAY),
+    ("adamax", "mlp", LOOP), ("nadamw", "hf-llama", LISTS | NARROW), ("radam", "export-swiglu", LISTS | DECAY), ("rmsprop-centered", "cnn", LOOP),
+]
+FACTORED = [
+    ("torch-adafactor", "mlp", {}), ("torch-adafactor", "cnn", DECAY), ("torch-adafactor", "hf-llama", NARROW), ("adafactor", "mlp", {}),
+    ("adafactor", "cnn", DECAY), ("adafactor", "hf-llama", NARROW), ("adafactor", "export-swiglu", {}),
+]
+OF_BITSANDBYTES = [
+    ("adamw8bit", "mlp", {}), ("paged-adamw8bit", "mlp", {}), ("adamw8bit", "export-swiglu", {}), ("lion8bit", "hf-llama", NARROW), ("lion", "gpt", {}),
+    ("lamb", "gpt", {}), ("paged-adamw", "gpt", {}), ("ademamix8bit", "mlp", {}),
+]
+# bitsandbytes' classes, and the arguments that decide their memory.
+BITSANDBYTES = {
+    "adamw8bit": "AdamW8bit", "paged-adamw8bit": "PagedAdamW8bit", "paged-adamw": "PagedAdamW32bit", "adam8bit": "Adam8bit", "lion": "Lion32bit",
+    "lion8bit": "Lion8bit", "paged-lion": "PagedLion32bit", "paged-lion8bit": "PagedLion8bit", "lamb": "LAMB32bit", 
+    "rmsprop8bit": "RMSprop8bit", "momentum8bit": "SGD8bit", "adagrad8bit": "Adagrad8bit",
+    "ademamix": "AdEMAMix32bit", "ademamix8bit": "AdEMAMix8bit", "paged-ademamix8bit": "PagedAdEMAMix8bit",
+}
+
+
+def program(name, network, fields):
+    """An optimizer in a network."""
+    said = " ".join(str(value) for value in fields.values())
+    return {"name": f"{name} {network} {said}".strip(), "network": network, "fields": {**NETWORKS[network], "steps": STEPS, "optimizer": name, **fields}}
+
+
+GROUPS = {"optimizers_torch": OF_TORCH, "optimizers_factored": FACTORED, "optimizers_bitsandbytes": OF_BITSANDBYTES}
+
+
+def optimizer_of(fields):
+    """What makes the optimizer that the fields of a run name."""
+    import torch
+
+    name, decay = fields["optimizer"], {"weight_decay": fields["weight-decay"]} if "weight-decay" in fields else {}
+    if name in BITSANDBYTES:
+        import bitsandbytes
+
+        more = {"momentum": 0.9} if name == "momentum8bit" else {}
+        return functools.partial(getattr(bitsandbytes.optim, BITSANDBYTES[name]), lr=1e-4, **more, **decay)
+    if name == "adafactor":
+        import transformers
+
+        return functools.partial(transformers.Adafactor, lr=1e-4, scale_parameter=False, relative_step=False, **decay)
+    kind, arguments = TORCH[name]
+    form = {"foreach": fields["optimizer-impl"] == "foreach"} if "optimizer-impl" in fields else {}
+    more = {"maximize": True} if fields.get("maximize") else {}
+    return functools.partial(getattr(torch.optim, kind), lr=1e-4, **{**arguments, **decay}, **form, **more)
+
+
+def run(row, case):
+    """The training; returns the configuration of a network of transformers."""
+    import torch
+
+    import loops
+
+    fields, network = case["fields"], case["network"]
+    optimized, batch = optimizer_of(fields), fields["batch"]
+    dtype = {"bf16": torch.bfloat16}.get(fields.get("precision"), torch.float32)
+    if network in CONFIGS:
+        family, sizes = CONFIGS[network]
+        return loops.of_transformers(row, family, (batch,), (fields["sequence"],), STEPS, dtype=dtype, optimized=optimized, **sizes)["config"]
+    if network.startswith("export-"):
+        loops.exported(row, network[len("export-"):], (batch,), STEPS, optimized=optimized)
+        return None
+    model, data = {"mlp": (loops.mlp, loops.features), "gpt": (loops.Gpt, loops.tokens), "cnn": (loops.SimpleCnn, loops.pictures)}[network]
+    loops.in_turn(row, model(), data, (batch,), steps=STEPS, optimized=optimized)
+    return None
+
+
+def recorded(case):
+    """The rows of a program, which runs in a process of its own."""
+    import torch
+
+    import script_format
+
+    torch.backends.cudnn.enabled = False
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    rows = script_format.Rows()
+    torch.cuda.init()
+    torch.manual_seed(0)
+    config = run(rows, case)
+    return {**case, "torch": torch.__version__, **({"config": config} if config else {}), "rows": rows.taken}
+
+
+def main():
+    if sys.argv[1:]:
+        print(json.dumps([program(*words) for words in GROUPS[sys.argv[1]]]))
+    else:
+        print(*GROUPS, sep="\n")
+
+
+if __name__ == "__main__":
+    main()
