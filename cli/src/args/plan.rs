@@ -65,10 +65,6 @@ impl PlanArgs {
     /// What may change of the training's results.
     pub(crate) fn allowed(&self) -> Allowed {
         let may = |change| self.allow.contains(&change);
-        Allowed {
-            numbers: may(Change::Numbers),
-            optimizer: may(Change::Optimizer),
-            adapters: may(Change::Adapters),
-        }
+        Allowed { numbers: may(Change::Numbers), optimizer: may(Change::Optimizer), adapters: may(Change::Adapters) }
     }
 }

@@ -1,6 +1,6 @@
 //! How far cards were from what was said: one table, by what decides it.
 //!
-//! Each row was fitted on some published or measured trainings and tested on others (`docs/accuracy.md`). No row is about one training or one network.
+//! Each row was chosen with some published or measured trainings in sight; `docs/accuracy.md` says how others compare. No row is about one training or one network.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ pub struct Band {
     pub below: u64,
     /// Thousandths by which a card was above, at most.
     pub above: u64,
-    /// Trainings that it was fitted on.
+    /// Trainings that it was chosen with.
     pub source: &'static str,
 }
 

@@ -79,7 +79,8 @@ impl Rule for NAdamOptions {
     }
 
     fn advance(&self, state: &mut State, step: i32) {
-        state.mu_product *= self.mu(step);
+        // PyTorch keeps the product in a tensor of float32, whatever the parameters are.
+        state.mu_product = f64::from(state.mu_product as f32 * self.mu(step) as f32);
     }
 
     fn update(&self, row: &Row<'_, State>, locals: &mut Locals<Array>) -> Result<()> {
