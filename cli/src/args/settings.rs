@@ -31,6 +31,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("torch.autocast(\"cuda\", torch.float16), GradScaler", Some(("fp16", "true")), "Accelerate: mixed_precision: fp16", "--precision autocast-fp16"),
     row("model.to(torch.bfloat16)", Some(("dtype", "\"bfloat16\"")), "", "--precision bf16"),
     row("torch.optim.SGD(…)", Some(("optim", "\"sgd\"")), "", "--optimizer sgd"),
+    row("bnb.optim.PagedAdamW8bit(…)", Some(("optim", "\"paged_adamw_8bit\"")), "", "--optimizer paged-adamw8bit"),
     row("torch.optim.AdamW(…, fused=True); foreach=False", Some(("optim", "\"adamw_torch_fused\"")), "", "--optimizer-impl fused"),
     row("lr=2e-5", Some(("learning_rate", "2e-5")), "", "--lr 0.00002"),
     row("weight_decay=0.01", Some(("weight_decay", "0.01")), "", "--weight-decay 0.01"),

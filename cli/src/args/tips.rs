@@ -189,7 +189,7 @@ mod tests {
             ("predict --lora_r 8", Some("--lora 16")),
             ("predict --bnb-4bit-quant-type nf4", Some("--load-in-4bit")),
             ("predict --cpu-offload", Some("your script does it")),
-            ("predict --optimizer adamw8bit", Some("your script does it")),
+            ("predict --optimizer galore-adamw8bit", Some("your script does it")),
             ("predict --num-train-epochs 3", Some("epochs do not matter")),
             ("predict --vram 24", Some("--gpu 24GiB")),
             ("predict --gradients-as-lists", None),

@@ -26,7 +26,7 @@ fn plain_arguments_go_with_a_usual_network() {
     write("a.json", r#"{"output_dir": "out", "per_device_train_batch_size": 2, "learning_rate": 2e-5}"#);
     write("old.yaml", "output_dir: out\noverwrite_output_dir: true\nper_device_train_batch_size: 2\n");
     write("lora.json", r#"{"output_dir": "out", "use_peft": true}"#);
-    write("eight.json", r#"{"output_dir": "out", "optim": "adamw_bnb_8bit"}"#);
+    write("eight.json", r#"{"output_dir": "out", "optim": "galore_adamw"}"#);
     let predict = |words: &[&str]| {
         let all = [&["predict", "--model-file", "config.json", "--steps", "2"], words].concat();
         let output = vramlab(folder.path(), &all);

@@ -153,7 +153,7 @@ pub(super) fn of(spec: &RunSpec, session: &Session, tensors: u64) -> Vec<Change>
     let script = Script::of_run(spec, session);
     let mut changes = shorter(spec, session, script);
     changes.extend(precisions(spec, run, script));
-    changes.extend(optimizers(run.optimizer.kind, script));
+    changes.extend(optimizers(spec, run.optimizer.kind, script));
     changes.extend(adapters(spec, session));
     changes.extend(forms(run, script));
     changes.extend(lines(spec, session, script));
@@ -278,7 +278,7 @@ fn class_of(kind: OptimizerKind) -> &'static str {
 }
 
 /// Other optimizers: first those that hold less, of them first those with one value for each parameter, then those with none; then those that hold more.
-fn optimizers(kind: OptimizerKind, script: Script) -> Vec<Change> {
+fn optimizers(spec: &RunSpec, kind: OptimizerKind, script: Script) -> Vec<Change> {
     use OptimizerKind::{Adafactor, Adagrad, Adam, AdamW, AdamW8bit, Momentum, PagedAdamW8bit, RmsProp, Sgd};
     let (less, more) = match kind {
         Sgd => (&[][..], &[Momentum, AdamW][..]),
@@ -312,7 +312,10 @@ fn optimizers(kind: OptimizerKind, script: Script) -> Vec<Change> {
             (training.amsgrad, training.nesterov) = (false, false);
         })
     };
-    let smaller = less.iter().enumerate().map(|(i, other)| to(Axis::Optimizer, i, *other));
+    // A library's optimizer is known, and no device here computes it.
+    let works = |other: &OptimizerKind| spec.device.backend.is_none() || other.is_computed();
+    let less = less.iter().filter(|other| works(other));
+    let smaller = less.enumerate().map(|(i, other)| to(Axis::Optimizer, i, *other));
     smaller.chain(more.iter().enumerate().map(|(i, other)| to(Axis::LargerOptimizer, i, *other))).collect()
 }
 
