@@ -210,13 +210,8 @@ impl Judged<'_> {
         // Figures are rounded to MiB.
         match self.row.published {
             // What the card had when memory ran out does not count.
-            _ if self.row.ran_out => {
-                if self.said.fits == "true" {
-                    "said to fit"
-                } else {
-                    "inside"
-                }
-            }
+            _ if self.row.ran_out && self.said.fits == "true" => "said to fit",
+            _ if self.row.ran_out => "inside",
             measured if measured > upper + 1.0 => "above",
             measured if measured < lower - 1.0 => "below",
             _ => "inside",
