@@ -7,8 +7,18 @@ from typing import Any
 from ._binary import VramlabError
 
 _NAMES = {
-    "SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop", "Adagrad": "adagrad", "Adadelta": "adadelta", "NAdam": "nadam", "RAdam": "radam",
-    "Adamax": "adamax", "ASGD": "asgd", "Rprop": "rprop", "Adafactor": "torch-adafactor",
+    "SGD": "sgd",
+    "Adam": "adam",
+    "AdamW": "adamw",
+    "RMSprop": "rmsprop",
+    "Adagrad": "adagrad",
+    "Adadelta": "adadelta",
+    "NAdam": "nadam",
+    "RAdam": "radam",
+    "Adamax": "adamax",
+    "ASGD": "asgd",
+    "Rprop": "rprop",
+    "Adafactor": "torch-adafactor",
 }
 
 # Options that the program has as switches of the same names.

@@ -18,7 +18,7 @@ WINDOWS = dict(sliding_window=128, layer_types=["sliding_attention", "full_atten
 EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64)
 
 # The class, its configuration, and the length of the example.
-NETWORKS = {
+NETWORKS: "dict[str, tuple[str, str, dict, int]]" = {
     "gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", WINDOWS, 200),
     "qwen3-moe": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", EXPERTS, 64),
 }

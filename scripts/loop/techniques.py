@@ -10,11 +10,11 @@ import json
 import sys
 
 # Small networks, by the fields of a run. A name with `hf-` is a configuration of transformers, one with `export-` a program of `scripts/export`.
-NETWORKS = {
+NETWORKS: "dict[str, dict]" = {
     "mlp": {"model": "mlp", "layers": 4, "width": 1024, "features": 512, "batch": 48}, "gpt": {"model": "gpt", "batch": 4}, "cnn": {"model": "simple-cnn", "batch": 16},
     "hf-llama": {"batch": 2, "sequence": 48}, "hf-gpt2": {"batch": 2, "sequence": 48}, "export-mlp": {"batch": 30}, "export-swiglu": {"batch": 30},
 }
-CONFIGS = {
+CONFIGS: "dict[str, tuple[str, dict]]" = {
     "hf-llama": ("Llama", dict(vocab_size=1024, hidden_size=256, intermediate_size=448, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
                                max_position_embeddings=48)),
     "hf-gpt2": ("GPT2", dict(vocab_size=900, n_positions=48, n_embd=192, n_layer=3, n_head=4, bos_token_id=0, eos_token_id=1)),
@@ -22,7 +22,7 @@ CONFIGS = {
 STEPS = 3
 
 # Each optimizer of torch.optim: its class, and the arguments that its name says.
-TORCH = {
+TORCH: "dict[str, tuple[str, dict]]" = {
     "rmsprop": ("RMSprop", {}), "rmsprop-momentum": ("RMSprop", {"momentum": 0.9}), "rmsprop-centered": ("RMSprop", {"centered": True}),
     "adadelta": ("Adadelta", {}), "nadam": ("NAdam", {}), "nadamw": ("NAdam", {"decoupled_weight_decay": True, "weight_decay": 0.01}),
     "radam": ("RAdam", {}), "radamw": ("RAdam", {"decoupled_weight_decay": True, "weight_decay": 0.01}), "adamax": ("Adamax", {}), "asgd": ("ASGD", {}),
@@ -46,7 +46,7 @@ OF_BITSANDBYTES = [
 # bitsandbytes' classes, and the arguments that decide their memory.
 BITSANDBYTES = {
     "adamw8bit": "AdamW8bit", "paged-adamw8bit": "PagedAdamW8bit", "paged-adamw": "PagedAdamW32bit", "adam8bit": "Adam8bit", "lion": "Lion32bit",
-    "lion8bit": "Lion8bit", "paged-lion": "PagedLion32bit", "paged-lion8bit": "PagedLion8bit", "lamb": "LAMB32bit", 
+    "lion8bit": "Lion8bit", "paged-lion": "PagedLion32bit", "paged-lion8bit": "PagedLion8bit", "lamb": "LAMB32bit",
     "rmsprop8bit": "RMSprop8bit", "momentum8bit": "SGD8bit", "adagrad8bit": "Adagrad8bit",
     "ademamix": "AdEMAMix32bit", "ademamix8bit": "AdEMAMix8bit", "paged-ademamix8bit": "PagedAdEMAMix8bit",
 }
@@ -58,7 +58,7 @@ def program(name, network, fields):
     return {"name": f"{name} {network} {said}".strip(), "network": network, "fields": {**NETWORKS[network], "steps": STEPS, "optimizer": name, **fields}}
 
 
-GROUPS = {"optimizers_torch": OF_TORCH, "optimizers_factored": FACTORED, "optimizers_bitsandbytes": OF_BITSANDBYTES}
+GROUPS: "dict[str, list]" = {"optimizers_torch": OF_TORCH, "optimizers_factored": FACTORED, "optimizers_bitsandbytes": OF_BITSANDBYTES}
 
 
 def optimizer_of(fields):
@@ -96,7 +96,8 @@ def run(row, case):
     if network.startswith("export-"):
         loops.exported(row, network[len("export-"):], (batch,), STEPS, optimized=optimized)
         return None
-    model, data = {"mlp": (loops.mlp, loops.features), "gpt": (loops.Gpt, loops.tokens), "cnn": (loops.SimpleCnn, loops.pictures)}[network]
+    networks: dict[str, tuple] = {"mlp": (loops.mlp, loops.features), "gpt": (loops.Gpt, loops.tokens), "cnn": (loops.SimpleCnn, loops.pictures)}
+    model, data = networks[network]
     loops.in_turn(row, model(), data, (batch,), steps=STEPS, optimized=optimized)
     return None
 

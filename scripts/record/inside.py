@@ -46,9 +46,10 @@ def techniques(case):
     """A program of `scripts/loop/techniques.py`."""
     sys.path.insert(0, os.path.join(HERE, "..", "loop"))
     # Every program is a fork: what this process has imported, none imports again. (bitsandbytes begins CUDA when it is imported.)
+    import transformers  # noqa: F401
+
     import script_format
     import techniques
-    import transformers  # noqa: F401
 
     return script_format.in_a_child(techniques.recorded, case)
 

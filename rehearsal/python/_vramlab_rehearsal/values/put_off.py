@@ -3,8 +3,8 @@
 An operator that is put off has run on the card. For the host its operands are remembered: contents that are not written any more, since a
 later operator that writes a tensor gives it new contents."""
 
-from .known import Twin
-from .operators import ARITHMETIC, MAKING, PUT_OFF, PUT_OFF_IN_PLACE
+from .known import Known, Twin
+from .operators import ARITHMETIC, MAKING, PLAIN_NUMBERS, PUT_OFF, PUT_OFF_IN_PLACE
 
 # Results with fewer elements are computed at once, unless an operand is put off.
 LARGE_RESULT = 1 << 15
@@ -85,8 +85,32 @@ class Work:
         made.set_(twin.storage, place.offset, place.shape, place.strides).copy_(true)
 
 
-class PutOff:
+class PutOff(Known):
     """What `Values` does with operators that are put off."""
+
+    def __init__(self, torch, library):
+        super().__init__(torch, library)
+        # Number of operators that were computed.
+        self.computed = 0
+        # Bytes that operators that were put off hold.
+        self.held_bytes = 0
+
+    def replaced(self, value, tensor_of):
+        """Returns an argument in its form for the CPU, with what `tensor_of` makes of its tensors."""
+        if type(value) in PLAIN_NUMBERS:
+            return value
+        if isinstance(value, (self.torch.Tensor, Place)):
+            return tensor_of(value)
+        if isinstance(value, (list, tuple)):
+            made = [self.replaced(item, tensor_of) for item in value]
+            return made if isinstance(value, list) else tuple(made)
+        if type(value) is dict:
+            return {key: self.replaced(item, tensor_of) for key, item in value.items()}
+        if type(value) is slice:
+            return slice(*(self.replaced(item, tensor_of) for item in (value.start, value.stop, value.step)))
+        if isinstance(value, self.torch.device) or (isinstance(value, str) and value.startswith("cuda")):
+            return self.cpu
+        return value
 
     def may_wait(self, name, args, taken, hosts):
         """True if the size of an operator's result does not depend on contents, and if its operands can be remembered."""

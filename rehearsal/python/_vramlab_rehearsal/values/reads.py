@@ -43,7 +43,7 @@ class State:
         # True if contents were shown to the library, or numbers queued.
         self.told = False
         # Contents that were put off, and are computed if the library asks for them.
-        self.offered = ()
+        self.offered: tuple = ()
         # True while reads are not reported. Below, the bytes of the last read that was not reported.
         self.quiet = False
         self.missed = 0

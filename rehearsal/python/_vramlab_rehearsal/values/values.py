@@ -10,7 +10,7 @@ It does not change what is allocated. Written for `start.py`, which starts it.""
 import ctypes
 import types
 
-from .known import Known, doubt
+from .known import doubt
 from .operators import (
     ARITHMETIC,
     COUNTED,
@@ -26,12 +26,11 @@ from .operators import (
     MAX_LIST,
     MAX_SHOWN,
     MOVING,
-    PLAIN_NUMBERS,
     SHAPING,
     SOUND,
     VIEWS,
 )
-from .put_off import Place, PutOff
+from .put_off import PutOff
 from .raising import branch
 from .reads import READS, SIZED, Reads
 
@@ -43,16 +42,13 @@ def is_known_index(index):
     return type(index) in INDICES
 
 
-class Values(PutOff, Known):
+class Values(PutOff):
     def __init__(self, torch, library):
         super().__init__(torch, library)
         self.reads = Reads(torch)
         self.doing = self.reads.doing
         self.modes = torch._C._len_torch_dispatch_stack
         self.transforms = torch._C._functorch.peek_interpreter_stack
-        self.computed = 0
-        # Bytes that operators that were put off hold.
-        self.held_bytes = 0
         # Set by `install`: what the library calls at a read, and the mode in which operators arrive here.
         self.callback = self.mode = None
         # Called with a tensor of the host and the result of `to` or `cuda` on it.
@@ -76,23 +72,6 @@ class Values(PutOff, Known):
             elif kind is slice:
                 self.tensors((value.start, value.stop, value.step), found)
         return found
-
-    def replaced(self, value, tensor_of):
-        """Returns an argument in its form for the CPU, with what `tensor_of` makes of its tensors."""
-        if type(value) in PLAIN_NUMBERS:
-            return value
-        if isinstance(value, (self.torch.Tensor, Place)):
-            return tensor_of(value)
-        if isinstance(value, (list, tuple)):
-            made = [self.replaced(item, tensor_of) for item in value]
-            return made if isinstance(value, list) else tuple(made)
-        if type(value) is dict:
-            return {key: self.replaced(item, tensor_of) for key, item in value.items()}
-        if type(value) is slice:
-            return slice(*(self.replaced(item, tensor_of) for item in (value.start, value.stop, value.step)))
-        if isinstance(value, self.torch.device) or (isinstance(value, str) and value.startswith("cuda")):
-            return self.cpu
-        return value
 
     def twins_of(self, twins):
         """Returns a function for `replaced` that gives tensors on the card their twins."""
