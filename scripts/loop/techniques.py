@@ -43,12 +43,18 @@ OF_BITSANDBYTES = [
     ("adamw8bit", "mlp", {}), ("paged-adamw8bit", "mlp", {}), ("adamw8bit", "export-swiglu", {}), ("lion8bit", "hf-llama", NARROW), ("lion", "gpt", {}),
     ("lamb", "gpt", {}), ("paged-adamw", "gpt", {}), ("ademamix8bit", "mlp", {}),
 ]
+OTHERS_OF_BITSANDBYTES = [
+    ("adam8bit", "mlp", {}), ("paged-adam8bit", "gpt", {}), ("paged-lion", "mlp", {}), ("paged-lion8bit", "gpt", {}), ("lamb", "gpt", {}),
+    ("rmsprop8bit", "cnn", {}), ("momentum8bit", "mlp", {}), ("adagrad8bit", "mlp", {}), ("ademamix", "gpt", {}), ("paged-ademamix", "mlp", {}),
+    ("paged-ademamix8bit", "mlp", {}), ("paged-adamw8bit", "hf-llama", NARROW),
+]
 # bitsandbytes' classes, and the arguments that decide their memory.
 BITSANDBYTES = {
     "adamw8bit": "AdamW8bit", "paged-adamw8bit": "PagedAdamW8bit", "paged-adamw": "PagedAdamW32bit", "adam8bit": "Adam8bit", "lion": "Lion32bit",
     "lion8bit": "Lion8bit", "paged-lion": "PagedLion32bit", "paged-lion8bit": "PagedLion8bit", "lamb": "LAMB32bit",
     "rmsprop8bit": "RMSprop8bit", "momentum8bit": "SGD8bit", "adagrad8bit": "Adagrad8bit",
-    "ademamix": "AdEMAMix32bit", "ademamix8bit": "AdEMAMix8bit", "paged-ademamix8bit": "PagedAdEMAMix8bit",
+    "ademamix": "AdEMAMix", "ademamix8bit": "AdEMAMix8bit", "paged-ademamix8bit": "PagedAdEMAMix8bit",
+    "paged-ademamix": "PagedAdEMAMix", "paged-adam8bit": "PagedAdam8bit",
 }
 
 
@@ -58,7 +64,8 @@ def program(name, network, fields):
     return {"name": f"{name} {network} {said}".strip(), "network": network, "fields": {**NETWORKS[network], "steps": STEPS, "optimizer": name, **fields}}
 
 
-GROUPS: "dict[str, list]" = {"optimizers_torch": OF_TORCH, "optimizers_factored": FACTORED, "optimizers_bitsandbytes": OF_BITSANDBYTES}
+GROUPS: "dict[str, list]" = {"optimizers_torch": OF_TORCH, "optimizers_factored": FACTORED, "optimizers_bitsandbytes": OF_BITSANDBYTES,
+                             "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES}
 
 
 def optimizer_of(fields):

@@ -73,3 +73,8 @@ fn an_optimizer_that_its_library_computes_is_not_trained() {
         assert!(resolve(&spec(fields), &[]).map(|_| ()).unwrap_err().to_string().starts_with(field), "{name}");
     }
 }
+
+#[test]
+fn other_optimizers_of_bitsandbytes_take_what_it_takes() {
+    compare("optimizers_bitsandbytes_others", 12);
+}

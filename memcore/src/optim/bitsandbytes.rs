@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 
 use super::Implementation;
+use super::clip::norm;
 use super::locals::{List, Locals};
 use super::rule::{ByRule, Row, Rule};
 use crate::array::Array;
@@ -109,7 +110,9 @@ impl Rule for BitsAndBytesOptions {
         if row.p.device().computes() {
             return Err(Error::invalid("optimizer", "bitsandbytes computes this optimizer, and no device does here"));
         }
-        // The library's kernel works in place, without a temporary.
+        // The library's kernel works in place. LAMB's gets the norm of the parameter in float32, which lives as long (`functional.py`,
+        // `optimizer_update_32bit`).
+        let _norm = self.norm.then(|| norm(&row.p.cast(DType::F32)?)).transpose()?;
         row.p.storage().bump_version();
         Ok(())
     }
