@@ -61,6 +61,15 @@ def test_copies_on_the_host_are_told_when_they_are_read(reads):
     assert not reads.carried
 
 
+def test_a_copy_is_gone_once_its_memory_holds_something_else(reads):
+    tensor, other = fake.Tensor([0] * 10), fake.Tensor([0] * 10)
+    for one in (tensor, other):
+        reads.carry(one.data_ptr(), 80, "cpu", ("?", "?"))
+    reads.overwritten(tensor.data_ptr() + 72, 800)
+    assert reads.on_host("tolist", [tensor]) is None and not reads.places
+    assert list(reads.carried) == [other.data_ptr()]
+
+
 def test_few_copies_are_remembered(reads, monkeypatch):
     monkeypatch.setattr(module, "MAX_CARRIED", 2)
     for address in range(3):

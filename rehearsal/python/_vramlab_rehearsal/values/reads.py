@@ -66,6 +66,7 @@ class Reads:
         # Copies of unknown contents that the host has not read, by address: bytes and the place where each was made.
         self.carried = {}
         self.own = os.path.dirname(torch.__file__) + os.sep
+        self.saving = self.own + "serialization.py"
         self.log = os.environ.get("VRAMLAB_REHEARSAL_LOG")
 
     def where(self):
@@ -118,6 +119,20 @@ class Reads:
         if len(self.carried) > MAX_CARRIED:
             del self.carried[next(iter(self.carried))]
 
+    def overwritten(self, address, size):
+        """Forgets copies in memory of the host that now holds something else."""
+        for at in [at for at, copy in self.carried.items() if at < address + size and address < at + copy[0]]:
+            del self.carried[at]
+
+    def is_saved(self):
+        """Tells if `torch.save` copies contents, which go to a file: no size depends on them."""
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.startswith((self.own, "<")):
+            if frame.f_code.co_filename == self.saving:
+                return True
+            frame = frame.f_back
+        return False
+
     def on_host(self, name, tensors):
         """Called before an operator takes tensors of the host. Tells if it reads such a copy; returns the copy if its result
         is not known either, because of it."""
@@ -150,6 +165,8 @@ class Reads:
             doing.missed = size
             return
         operator = doing.operator
+        if not operator and self.is_saved():
+            return
         if operator in CARRYING or (size > 16 and operator not in READS and operator not in SIZED):
             self.carry(to, size, operator, self.where())
             return
