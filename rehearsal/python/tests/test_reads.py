@@ -41,6 +41,16 @@ def test_kinds_of_reads(reads, operator, size, kind):
     assert (place["kind"], place["operator"]) == (kind, operator or "none")
 
 
+def test_what_a_library_reads_for_a_log_is_no_content(reads):
+    reads.doing.now.operator = "numpy"
+    library = {}
+    exec(compile("def write(read, *words): read(*words)", "/x/site-packages/torchvision/utils.py", "exec"), library)
+    library["write"](reads.on_read, 0, 1000, 800)
+    # By the script itself: what it does with the numbers is not known.
+    reads.on_read(0, 1000, 800)
+    assert [place["kind"] for place in reads.places.values()] == ["log", "contents"]
+
+
 def test_quiet_reads_are_only_noted(reads):
     reads.doing.now.quiet = True
     reads.on_read(0, 1000, 8)
