@@ -48,7 +48,9 @@ struct Again<'a, 'w> {
 impl Again<'_, '_> {
     /// Rehearses the setting that a replay prefers, if the replay ends well with it, or memory was fragmented.
     fn setting(&mut self, found: &RehearsalResult) -> Result<Option<Try>> {
-        let Some(what_if) = &found.what_if else { return Ok(None) };
+        let Some(what_if) = found.what_if.as_ref().filter(|_| !found.holds_more_than_there_is()) else {
+            return Ok(None);
+        };
         let best = what_if.another().filter(|_| found.is_fragmented() || what_if.best().is_some());
         let Some(conf) = best.map(|best| best.alloc_conf.clone()) else {
             self.said.push(what_if.why_nothing());
