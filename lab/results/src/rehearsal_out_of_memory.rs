@@ -88,6 +88,13 @@ impl RehearsalResult {
         needs.is_some_and(|needs| needs.peak_allocated > room)
     }
 
+    /// Bytes of parameters, gradients and optimizer states at the peak, if they alone take more than the card has: no batch is small enough.
+    pub fn states_beyond_the_card(&self) -> Option<u64> {
+        let by = self.with_memory_enough.as_ref().filter(|needs| needs.fits == Some(true))?.by_category?;
+        let states = by.parameter + by.gradient + by.optimizer + by.buffer;
+        (states > self.gpu.total_bytes.saturating_sub(self.gpu.context_bytes)).then_some(states)
+    }
+
     fn ooms(&self) -> impl Iterator<Item = &RehearsedOom> {
         self.ranks.iter().filter_map(|rank| rank.oom.as_ref())
     }
@@ -128,6 +135,10 @@ mod tests {
         found.with_memory_enough = Some(needs(500));
         assert!(found.is_fragmented() && said(&found).starts_with("Memory is fragmented"));
         found.with_memory_enough = Some(needs(700));
+        assert_eq!(found.states_beyond_the_card(), None, "nobody knows what it holds");
+        let by = PeakShares { parameter: 200, gradient: 200, optimizer: 201, activation: 99, ..PeakShares::default() };
+        found.with_memory_enough = Some(RehearsedNeeds { by_category: Some(by), ..needs(700) });
+        assert_eq!(found.states_beyond_the_card(), Some(601));
         assert!(!found.is_fragmented() && said(&found).starts_with("The card is full"));
     }
 

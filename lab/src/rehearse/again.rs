@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use lab_base::changes::alloc_conf;
 use lab_base::error::Result;
+use lab_base::figures::short;
 use lab_base::section::{Tries, Try};
 use lab_results::RehearsalResult;
 
@@ -67,6 +68,14 @@ impl Again<'_, '_> {
 
     /// Rehearses a smaller batch: the estimated one if there is an estimate, else a half of it; if that does not fit, one more.
     fn smaller_batch(&mut self, found: &RehearsalResult) -> Result<Option<Try>> {
+        if let Some(states) = found.states_beyond_the_card() {
+            self.said.push(format!(
+                "no batch is small enough, since parameters, gradients and optimizer states alone take {}. Weights of 16 bits, an \
+                 optimizer with smaller states, adapters (LoRA) or several cards (FSDP) make these smaller.",
+                short(states)
+            ));
+            return Ok(None);
+        }
         let Some(word) = BatchWord::of(&self.request.command) else {
             let share =
                 found.share_that_fits().map_or(String::new(), |share| format!(" (about {:.0} % of it)", 100.0 * share));
