@@ -64,12 +64,13 @@ fn predict(mut line: Line<'_>) -> Result<Entered> {
             rehearsed(line, flags, words)
         }
         What::Script(script) => {
-            let after = line.rest.split_off(at).split_off(1);
+            let mut after = line.rest.split_off(at).split_off(1);
             let mut flags = std::mem::take(&mut line.rest);
+            let interpreter = interpreter(&mut flags)?.or(interpreter(&mut after)?).unwrap_or_else(python);
             let (own, arguments) = told_apart(&line, after)?;
             flags.extend(own);
             let words =
-                [python(), script.into_os_string()].into_iter().chain(arguments).chain(command.unwrap_or_default());
+                [interpreter, script.into_os_string()].into_iter().chain(arguments).chain(command.unwrap_or_default());
             rehearsed(line, flags, words.collect())
         }
         What::Recipe { flag: "--recipe", file, .. } if command.is_none() => match recipe::start(&line, at, &file)? {
@@ -147,6 +148,19 @@ fn told_apart(line: &Line<'_>, words: Vec<OsString>) -> Result<(Vec<OsString>, V
         }
     }
     Ok((flags, arguments))
+}
+
+/// Takes `--python FILE` out of words: the interpreter that a script is started with.
+///
+/// # Errors
+/// The flag without a file.
+fn interpreter(words: &mut Vec<OsString>) -> Result<Option<OsString>> {
+    let named = |word: &OsString| word.to_str().is_some_and(|word| word == "--python" || word.starts_with("--python="));
+    let Some(at) = words.iter().position(named) else { return Ok(None) };
+    let word = words.remove(at);
+    let given = word.to_str().and_then(|word| word.strip_prefix("--python=")).map(OsString::from);
+    let missing = || Failure::usage("--python needs the file of an interpreter: --python .venv/bin/python");
+    given.or_else(|| (at < words.len()).then(|| words.remove(at))).map(Some).ok_or_else(missing)
 }
 
 /// The interpreter that a script without one is started with.
@@ -358,6 +372,8 @@ mod tests {
             ("predict train.py --make-data data.jsonl", "rehearse --make-data -- python train.py data.jsonl"),
             ("predict --make-data=64 train.py --n 1", "rehearse --make-data=64 -- python train.py --n 1"),
             ("predict train.py -L n 1,2 --n {n}", "rehearse -L n 1,2 -- python train.py --n {n}"),
+            ("predict --python v/bin/python train.py --gpu t4", "rehearse --gpu t4 -- v/bin/python train.py"),
+            ("predict train.py --python=v/bin/python --n 1", "rehearse -- v/bin/python train.py --n 1"),
             ("predict train.py --steps 3 -- --steps 9", "rehearse --steps 3 -- python train.py --steps 9"),
             ("predict --gpu t4 -- python train.py --gpu 0", "rehearse --gpu t4 -- python train.py --gpu 0"),
             ("predict torchrun --nproc-per-node 2 train.py", "rehearse -- torchrun --nproc-per-node 2 train.py"),
@@ -374,6 +390,7 @@ mod tests {
         for (typed, part) in [
             ("predict --batch 4 train.py", "--batch describes a network"),
             ("predict train.py --gpuu t4", "vramlab has --gpu"),
+            ("predict train.py --python", "--python needs the file"),
             ("predict --largest -- python train.py", "scan the argument that sets the size"),
             ("predict gpt2 -- python train.py", "give one of the two"),
             ("watch train.py", "vramlab.watch()"),

@@ -35,9 +35,9 @@ pub(super) fn exactness(found: &RehearsalResult) -> Option<String> {
 }
 
 impl UnknownRead {
-    /// True for a single number such as a loss, which changes a size only if the script makes a size of it.
+    /// True for a single number such as a loss, or numbers that a library logs: they change a size only if the script makes a size of them.
     pub fn is_number(&self) -> bool {
-        self.event == "unknown_read" && self.kind == "number"
+        self.event == "unknown_read" && (self.kind == "number" || self.kind == "log")
     }
 
     /// True for an assumption that numbers are finite, or that a check does not fail: otherwise the training itself would fail.

@@ -36,9 +36,9 @@ pub(super) fn post_mortem(found: &RehearsalResult) -> Option<Section> {
     let oom = found.ranks.iter().find_map(|rank| rank.oom.as_ref()).filter(|_| found.fits == Some(false))?;
     let free = format!("{} left on the card, {} cached", short(oom.free_on_device), short(oom.free_in_reserved));
     let largest = oom.largest_free.map_or(String::new(), |bytes| format!(" ({} in one piece)", short(bytes)));
-    let largest = if oom.verdict == "fragmented" { largest } else { String::new() };
+    let largest = if found.is_fragmented() { largest } else { String::new() };
     let why = match oom.verdict.as_str() {
-        "fragmented" => "Memory is fragmented, enough was free but not in one piece",
+        "fragmented" if found.is_fragmented() => "Memory is fragmented, enough was free but not in one piece",
         "limited" => CARD_HAD_ROOM,
         _ => "The card is full",
     };
@@ -76,9 +76,23 @@ impl RehearsalResult {
         self.fits == Some(false) && self.ooms().next().is_some()
     }
 
-    /// True if memory ran out where what nobody held would have been enough in one piece.
+    /// True if memory ran out where what nobody held would have been enough in one piece, and another arrangement might do.
     pub fn is_fragmented(&self) -> bool {
-        self.ooms().any(|oom| oom.verdict == "fragmented")
+        self.ooms().any(|oom| oom.verdict == "fragmented") && !self.holds_more_than_there_is()
+    }
+
+    /// True if its tensors alone take more than the card has: then no setting of the allocator makes it fit.
+    pub fn holds_more_than_there_is(&self) -> bool {
+        let room = self.gpu.total_bytes.saturating_sub(self.gpu.context_bytes);
+        let needs = self.with_memory_enough.as_ref().filter(|needs| needs.fits == Some(true));
+        needs.is_some_and(|needs| needs.peak_allocated > room)
+    }
+
+    /// Bytes of parameters, gradients and optimizer states at the peak, if they alone take more than the card has: no batch is small enough.
+    pub fn states_beyond_the_card(&self) -> Option<u64> {
+        let by = self.with_memory_enough.as_ref().filter(|needs| needs.fits == Some(true))?.by_category?;
+        let states = by.parameter + by.gradient + by.optimizer + by.buffer;
+        (states > self.gpu.total_bytes.saturating_sub(self.gpu.context_bytes)).then_some(states)
     }
 
     fn ooms(&self) -> impl Iterator<Item = &RehearsedOom> {
@@ -102,9 +116,31 @@ impl RehearsalResult {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rehearsal::{PeakShares, RehearsedGpu, RehearsedNeeds};
+    use super::super::rehearsal::{PeakShares, RehearsedGpu, RehearsedNeeds, RehearsedRank};
 
     use super::*;
+
+    #[test]
+    fn what_holds_more_than_there_is_is_not_fragmented() {
+        let oom = RehearsedOom { verdict: "fragmented".into(), ..RehearsedOom::default() };
+        let needs =
+            |peak| RehearsedNeeds { fits: Some(true), peak_allocated: peak, missing: 1, ..RehearsedNeeds::default() };
+        let mut found = RehearsalResult { fits: Some(false), ..RehearsalResult::default() };
+        found.ranks.push(RehearsedRank { oom: Some(oom), ..RehearsedRank::default() });
+        found.gpu.total_bytes = 600;
+        let said = |found: &RehearsalResult| match post_mortem(found) {
+            Some(Section::Note(note)) => note,
+            _ => String::new(),
+        };
+        found.with_memory_enough = Some(needs(500));
+        assert!(found.is_fragmented() && said(&found).starts_with("Memory is fragmented"));
+        found.with_memory_enough = Some(needs(700));
+        assert_eq!(found.states_beyond_the_card(), None, "nobody knows what it holds");
+        let by = PeakShares { parameter: 200, gradient: 200, optimizer: 201, activation: 99, ..PeakShares::default() };
+        found.with_memory_enough = Some(RehearsedNeeds { by_category: Some(by), ..needs(700) });
+        assert_eq!(found.states_beyond_the_card(), Some(601));
+        assert!(!found.is_fragmented() && said(&found).starts_with("The card is full"));
+    }
 
     #[test]
     fn the_share_of_a_batch_is_that_of_a_straight_line() {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use lab_base::changes::alloc_conf;
 use lab_base::error::Result;
+use lab_base::figures::short;
 use lab_base::section::{Tries, Try};
 use lab_results::RehearsalResult;
 
@@ -48,7 +49,9 @@ struct Again<'a, 'w> {
 impl Again<'_, '_> {
     /// Rehearses the setting that a replay prefers, if the replay ends well with it, or memory was fragmented.
     fn setting(&mut self, found: &RehearsalResult) -> Result<Option<Try>> {
-        let Some(what_if) = &found.what_if else { return Ok(None) };
+        let Some(what_if) = found.what_if.as_ref().filter(|_| !found.holds_more_than_there_is()) else {
+            return Ok(None);
+        };
         let best = what_if.another().filter(|_| found.is_fragmented() || what_if.best().is_some());
         let Some(conf) = best.map(|best| best.alloc_conf.clone()) else {
             self.said.push(what_if.why_nothing());
@@ -65,6 +68,14 @@ impl Again<'_, '_> {
 
     /// Rehearses a smaller batch: the estimated one if there is an estimate, else a half of it; if that does not fit, one more.
     fn smaller_batch(&mut self, found: &RehearsalResult) -> Result<Option<Try>> {
+        if let Some(states) = found.states_beyond_the_card() {
+            self.said.push(format!(
+                "no batch is small enough, since parameters, gradients and optimizer states alone take {}. Weights of 16 bits, an \
+                 optimizer with smaller states, adapters (LoRA) or several cards (FSDP) make these smaller.",
+                short(states)
+            ));
+            return Ok(None);
+        }
         let Some(word) = BatchWord::of(&self.request.command) else {
             let share =
                 found.share_that_fits().map_or(String::new(), |share| format!(" (about {:.0} % of it)", 100.0 * share));

@@ -41,6 +41,16 @@ def test_kinds_of_reads(reads, operator, size, kind):
     assert (place["kind"], place["operator"]) == (kind, operator or "none")
 
 
+def test_what_a_library_reads_for_a_log_is_no_content(reads):
+    reads.doing.now.operator = "numpy"
+    library = {}
+    exec(compile("def write(read, *words): read(*words)", "/x/site-packages/torchvision/utils.py", "exec"), library)
+    library["write"](reads.on_read, 0, 1000, 800)
+    # By the script itself: what it does with the numbers is not known.
+    reads.on_read(0, 1000, 800)
+    assert [place["kind"] for place in reads.places.values()] == ["log", "contents"]
+
+
 def test_quiet_reads_are_only_noted(reads):
     reads.doing.now.quiet = True
     reads.on_read(0, 1000, 8)
@@ -59,6 +69,15 @@ def test_copies_on_the_host_are_told_when_they_are_read(reads):
     [place] = reads.places.values()
     assert (place["operator"], place["kind"], place["bytes"]) == ("tolist", "contents", 80)
     assert not reads.carried
+
+
+def test_a_copy_is_gone_once_its_memory_holds_something_else(reads):
+    tensor, other = fake.Tensor([0] * 10), fake.Tensor([0] * 10)
+    for one in (tensor, other):
+        reads.carry(one.data_ptr(), 80, "cpu", ("?", "?"))
+    reads.overwritten(tensor.data_ptr() + 72, 800)
+    assert reads.on_host("tolist", [tensor]) is None and not reads.places
+    assert list(reads.carried) == [other.data_ptr()]
 
 
 def test_few_copies_are_remembered(reads, monkeypatch):

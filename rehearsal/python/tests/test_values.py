@@ -158,3 +158,20 @@ def test_arguments_are_replaced_for_the_host(values):
 @pytest.mark.parametrize(("index", "is_known"), [(3, True), (slice(1, None), True), (..., True), (None, True), ([1], False), (slice(fake.Tensor([1]), 2), False)])
 def test_indices_that_give_a_view(index, is_known):
     assert is_known_index(index) is is_known
+
+
+def test_a_tensor_of_the_host_in_memory_that_a_copy_had_is_known(values):
+    fresh = fake.Tensor([1, 2])
+    values.reads.carry(fresh.data_ptr(), 16, "cpu", ("?", "?"))
+    values.call(lambda: fresh, "randperm", (), {})
+    values.call(lambda one: one.tolist(), "tolist", (fresh,), {})
+    assert not values.reads.places
+
+
+def test_a_tensor_over_memory_of_another_package_is_still_a_copy(values):
+    shared = fake.Tensor([1, 2])
+    values.reads.carry(shared.data_ptr(), 16, "cpu", ("?", "?"))
+    values.call(lambda: shared, "from_numpy", (), {})
+    values.call(lambda one: one.tolist(), "tolist", (shared,), {})
+    [place] = values.reads.places.values()
+    assert place["operator"] == "tolist"

@@ -34,6 +34,8 @@ FILLS = {"zeros_like": 0, "new_zeros": 0, "zero_": 0, "ones_like": 1, "new_ones"
 FILLING = frozenset([*FILLS, "fill_", "full_like", "new_full", "copy_", "new_tensor"])
 # Operators on tensors of the host whose result may lie on a card although no keyword says so.
 MOVING = frozenset("to cuda type as_tensor asarray copy_".split())
+# Operators of the host whose results may lie in memory that PyTorch did not make for them.
+SHARING = frozenset("from_numpy as_tensor asarray frombuffer from_dlpack from_file set_".split())
 # Operators whose result is known if one operand is known and all true, or all zero. So a loop over unknown tokens ends
 # at its greatest length.
 DECIDED_BY_TRUE = frozenset("__or__ __ior__ __ror__ bitwise_or bitwise_or_ logical_or logical_or_".split())

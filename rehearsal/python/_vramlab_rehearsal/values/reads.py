@@ -29,6 +29,14 @@ CARRYING = frozenset("cpu to copy_".split())
 PASSING = frozenset(
     "to cuda cpu copy_ detach clone contiguous pin_memory is_pinned share_memory_ requires_grad_ half bfloat16 double mean type".split()
 )
+# Files of libraries that read contents for a log, a picture or a metric.
+LOGGING = tuple(
+    f"/{part}"
+    for part in (
+        "torch/utils/tensorboard/ tensorboardX/ wandb/ mlflow/ comet_ml/ neptune/ aim/ clearml/ swanlab/ visdom/ matplotlib/ "
+        "torchmetrics/ evaluate/ torchvision/utils.py transformers/trainer_pt_utils.py"
+    ).split()
+)
 # Most copies on the host that are remembered.
 MAX_CARRIED = 4096
 
@@ -66,6 +74,7 @@ class Reads:
         # Copies of unknown contents that the host has not read, by address: bytes and the place where each was made.
         self.carried = {}
         self.own = os.path.dirname(torch.__file__) + os.sep
+        self.saving = self.own + "serialization.py"
         self.log = os.environ.get("VRAMLAB_REHEARSAL_LOG")
 
     def where(self):
@@ -85,7 +94,7 @@ class Reads:
             if not file.startswith((self.own, "<")):
                 line = f"{file}:{frame.f_lineno}"
                 inside = inside or line
-                if "site-packages" not in file and "dist-packages" not in file and not file.startswith(sys.base_prefix + "/lib/"):
+                if self.is_of_the_user(file):
                     user = line
                     break
             frame = frame.f_back
@@ -118,6 +127,38 @@ class Reads:
         if len(self.carried) > MAX_CARRIED:
             del self.carried[next(iter(self.carried))]
 
+    def kind(self, size):
+        """Returns the kind of a read of numbers: one, many, or many for a log."""
+        if size <= 16:
+            return "number"
+        frame = sys._getframe(1)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if any(part in file for part in LOGGING):
+                return "log"
+            if self.is_of_the_user(file):
+                break
+            frame = frame.f_back
+        return "contents"
+
+    def is_of_the_user(self, file):
+        libraries = "site-packages" in file or "dist-packages" in file or file.startswith(sys.base_prefix + "/lib/")
+        return not (libraries or file.startswith((self.own, "<")))
+
+    def overwritten(self, address, size):
+        """Forgets copies in memory of the host that now holds something else."""
+        for at in [at for at, copy in self.carried.items() if at < address + size and address < at + copy[0]]:
+            del self.carried[at]
+
+    def is_saved(self):
+        """Tells if `torch.save` copies contents, which go to a file: no size depends on them."""
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.startswith((self.own, "<")):
+            if frame.f_code.co_filename == self.saving:
+                return True
+            frame = frame.f_back
+        return False
+
     def on_host(self, name, tensors):
         """Called before an operator takes tensors of the host. Tells if it reads such a copy; returns the copy if its result
         is not known either, because of it."""
@@ -140,7 +181,7 @@ class Reads:
                 continue
             del self.carried[address]
             size, _, place = copy
-            kind = "size" if name in SIZED else "branch" if name in BRANCHING else "number" if size <= 16 else "contents"
+            kind = "size" if name in SIZED else "branch" if name in BRANCHING else self.kind(size)
             self.tell("unknown_read", name, kind, place=self.where() if name in READS else place, bytes=size, answer="zeros")
         return None
 
@@ -150,6 +191,8 @@ class Reads:
             doing.missed = size
             return
         operator = doing.operator
+        if not operator and self.is_saved():
+            return
         if operator in CARRYING or (size > 16 and operator not in READS and operator not in SIZED):
             self.carry(to, size, operator, self.where())
             return
@@ -159,5 +202,5 @@ class Reads:
         elif operator in BRANCHING:
             kind = "branch"
         elif operator in READS or operator in ("to", "copy_"):
-            kind = "number" if size <= 16 else "contents"
+            kind = self.kind(size)
         self.tell("unknown_read", operator, kind, bytes=size, answer="zeros")

@@ -27,6 +27,7 @@ from .operators import (
     MAX_SHOWN,
     MOVING,
     SHAPING,
+    SHARING,
     SOUND,
     VIEWS,
 )
@@ -153,7 +154,10 @@ class Values(PutOff):
             if not are_known:
                 return self.unknown(function, name, args, kwargs, on_card, held, twins)
             if hosts and not on_card and not kwargs and name not in MOVING:
-                return function(*args, **kwargs)
+                out = function(*args, **kwargs)
+                if self.reads.carried:
+                    self.reused(name, self.tensors((out,), []), hosts)
+                return out
             out = self.known(function, name, args, kwargs, on_card, hosts, twins)
             if self.moved and hosts and name in ("to", "cuda"):
                 self.moved(hosts[0], out)
@@ -173,6 +177,15 @@ class Values(PutOff):
             elif tensor.layout is self.torch.strided and tensor.data_ptr() not in self.reads.carried:
                 self.reads.carry(tensor.data_ptr(), tensor.numel() * tensor.element_size(), copy[1], copy[2])
         return out
+
+    def reused(self, name, made, hosts):
+        """Forgets copies of unknown contents whose memory an operator of the host got for its results: they are gone."""
+        if name in SHARING:
+            return
+        taken = {storage._cdata for storage in map(self.storage, hosts) if storage is not None}
+        for storage in map(self.storage, made):
+            if storage is not None and storage._cdata not in taken:
+                self.reads.overwritten(storage.data_ptr(), storage.nbytes())
 
     def unknown(self, function, name, args, kwargs, on_card, held, twins):
         """Runs an operator whose operands are not all known."""
@@ -310,6 +323,8 @@ class Values(PutOff):
         made = self.tensors((out,), [])
         # A call without any tensor on the card cannot matter.
         if not on_card and not any(tensor.is_cuda for tensor in made):
+            if self.reads.carried:
+                self.reused(name, made, hosts)
             return out
         changed = self.changed(name, args, kwargs, on_card, versions)
         if self.writes.value != self.seen_writes:
