@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use lab::any_model::{Driver, Told, Which, options, which};
+use lab::huggingface::Configuration;
 use lab::run::RunSpec;
 
 use super::plan::on_paper;
@@ -20,10 +21,19 @@ pub(crate) enum Prepared {
 
 /// Tells who builds the network of a run.
 pub(crate) fn prepare(spec: &RunSpec, script: bool) -> Prepared {
-    let Some(word) = &spec.model.model_file else { return Prepared::BuiltIn(Box::new(spec.clone())) };
     if std::env::var_os(ONLY_BUILT_IN).is_some() {
         return Prepared::BuiltIn(Box::new(spec.clone()));
     }
+    let Some(word) = &spec.model.model_file else {
+        return match spec.model.configuration() {
+            Some(known) if script => Prepared::ByPython(known.name(), None),
+            Some(known) => match not_represented(spec, known) {
+                Some(why) => Prepared::ByPython(known.name(), Some(why)),
+                None => Prepared::BuiltIn(Box::new(spec.clone())),
+            },
+            None => Prepared::BuiltIn(Box::new(spec.clone())),
+        };
+    };
     match which(word, &spec.model) {
         Which::BuiltIn(path) if !script => {
             let mut spec = spec.clone();
@@ -40,6 +50,12 @@ pub(crate) fn prepare(spec: &RunSpec, script: bool) -> Prepared {
 
 /// Fields of what libraries of the user's do to a network.
 const OF_LIBRARIES: [&str; 3] = ["lora", "load-in-4bit", "load-in-8bit"];
+
+/// Why a network that is known by name is left to the user's Python: what this program's family of it cannot, or what a library does to it.
+fn not_represented(spec: &RunSpec, known: Configuration<'_>) -> Option<String> {
+    let unknown = spec.model.read(known).err();
+    unknown.map(|error| error.to_string()).or_else(|| only_by_python(spec))
+}
 
 /// Why a network that is built in is left to the user's Python: what a library does to it is not built in.
 fn only_by_python(spec: &RunSpec) -> Option<String> {

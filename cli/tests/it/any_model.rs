@@ -277,3 +277,45 @@ fn weights_that_are_not_there_are_made_up() {
     assert!(found["asked"][0].as_str().unwrap_or_default().contains("nobody/nothing-of-this-name"), "{found} {errors}");
     assert!(!found["problems"].to_string().contains("device cuda"), "{found}");
 }
+
+/// A network that is known by name is answered as with its `config.json`, by any of its names.
+#[test]
+fn a_name_is_answered_as_the_configuration_that_it_means() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.json");
+    // Published: https://huggingface.co/Qwen/Qwen2.5-0.5B
+    let qwen = json!({ "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "hidden_act": "silu", "hidden_size": 896,
+        "intermediate_size": 4864, "max_position_embeddings": 32768, "max_window_layers": 24, "model_type": "qwen2",
+        "num_attention_heads": 14, "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-6, "rope_theta": 1e6,
+        "sliding_window": 32768, "tie_word_embeddings": true, "torch_dtype": "bfloat16", "use_sliding_window": false, "vocab_size": 151936 });
+    fs::write(&config, qwen.to_string()).unwrap();
+    let flags = [
+        "--lora",
+        "16",
+        "--load-in-4bit",
+        "--optimizer",
+        "paged-adamw8bit",
+        "--sequence",
+        "512",
+        "--gpu",
+        "rtx4090",
+        "--json",
+        "-",
+    ];
+    let answer = |words: &[&str]| {
+        let ran = run(&[&["predict"], words, &flags].concat());
+        let mut answer: Value =
+            serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{words:?}: {}", ran.stderr));
+        [answer["peak"].take(), answer["parameters"].take(), answer["prediction"]["needs"].take()]
+    };
+    let by_file = answer(&[config.to_str().unwrap()]);
+    for words in [&["--model", "qwen2.5-0.5b"][..], &["--model", "Qwen/Qwen2.5-0.5B-Instruct"], &["qwen/qwen2.5-0.5b"]]
+    {
+        assert_eq!(answer(words), by_file, "{words:?}");
+    }
+    // An own network keeps its name.
+    let own = run(&["predict", "--model", "gpt2", "--steps", "2", "--json", "-"]);
+    assert!(own.stdout.contains("decoder of 12 blocks"), "{}", own.stdout);
+    let error = refused(2, &["predict", "--model", "lama-3.1-8b"]);
+    assert!(error.contains("did you mean \"llama-3.1-8b\"?"), "{error}");
+}

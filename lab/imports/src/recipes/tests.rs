@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::huggingface::Configuration;
 
 /// Returns what a recipe means, around a network of transformers that this program reads itself.
 fn counted(text: &str) -> (Recipe, Counted) {
@@ -10,7 +11,7 @@ fn counted(text: &str) -> (Recipe, Counted) {
     let recipe = Recipe::read(&path).unwrap().expect("a recipe");
     let config = folder.path().join("config.json");
     std::fs::write(&config, r#"{"torch_dtype": "bfloat16"}"#).unwrap();
-    let counted = recipe.counted(&Around { config: Some(&config), ..Around::default() }).unwrap();
+    let counted = recipe.counted(&Around { config: Some(Configuration::File(&config)), ..Around::default() }).unwrap();
     (recipe, counted)
 }
 

@@ -28,10 +28,13 @@ def need(library, name):
         raise Refused("%s needs %s, which this Python does not have" % (name, library), "pip install %s" % library)
 
 
-def find(word):
-    """Returns the source that a word names.
+def find(word, config=None):
+    """Returns the source that a word names. `config`: the configuration as data, if vramlab has it.
 
     Raises `Refused` for what names nothing, or what no installed library builds."""
+    if config is not None:
+        need("transformers", word)
+        return Source("transformers", word, config)
     function = re.match(r"^(.+\.py):([A-Za-z_]\w*)$", word)
     if function:
         if not os.path.isfile(function.group(1)):

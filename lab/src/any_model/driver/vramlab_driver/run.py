@@ -27,7 +27,7 @@ def main():
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     train = request["mode"] == "train"
     try:
-        plan, model = planned(request["model"], options)
+        plan, model = planned(request["model"], request.get("config"), options)
         text = program.write(plan, options)
     except Refused as refusal:
         tell({"refused": str(refusal), "instead": refusal.instead}, train)
@@ -45,9 +45,9 @@ def main():
         run(text, model, request)
 
 
-def planned(word, options):
+def planned(word, config, options):
     """Returns the plan of what a word names, and the network without weights."""
-    source = names.find(word)
+    source = names.find(word, config)
     module = {"transformers": "library", "diffusers": "diffusion", "timm": "vision", "torchvision": "vision", "function": "own"}[source.kind]
     plan, model = importlib.import_module("." + module, __package__).plan_of(source, options)
     model = tuning.change(plan, model, options)
