@@ -149,6 +149,7 @@ impl ModelArgs {
             tied: args.tied,
             keep_intermediate: args.keep_intermediate,
             reads: Reads::default(),
+            graph: None,
             usual_release: UsualRelease::default(),
         }
     }

@@ -19,6 +19,19 @@ pub(crate) enum Prepared {
     ByPython(String, Option<String>),
 }
 
+/// Returns the run of a network that the user's Python builds with a graph that is kept of it, and a sentence on where the answer comes from.
+#[cfg(target_os = "linux")]
+pub(crate) fn kept_graph(word: &str, args: &PredictArgs, spec: &RunSpec) -> Option<(RunSpec, String)> {
+    let asked = !args.any.no_cache && !args.any.program;
+    super::any_model_graphs::Kept::of(word, spec, args.paper.model.python.as_deref()).filter(|_| asked)?.run(spec)
+}
+
+/// Without Linux there are no rehearsals to compare a graph with.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn kept_graph(_: &str, _: &PredictArgs, _: &RunSpec) -> Option<(RunSpec, String)> {
+    None
+}
+
 /// Tells who builds the network of a run.
 pub(crate) fn prepare(spec: &RunSpec, script: bool) -> Prepared {
     if std::env::var_os(ONLY_BUILT_IN).is_some() {

@@ -65,6 +65,9 @@ impl Network {
     /// # Errors
     /// Fields that do not apply to such a network; settings of the file that are not represented.
     pub(super) fn pretrained(spec: &ModelSpec) -> Result<Option<Self>> {
+        if spec.graph.is_some() {
+            return Ok(None);
+        }
         let Some(configuration) = spec.configuration() else {
             return match spec.of_pretrained() {
                 Some(field) => Err(Error::usage(field, "only a config.json of transformers has it")),
@@ -90,6 +93,14 @@ impl Network {
     /// # Errors
     /// Fields that do not apply to an exported network; contents of the file that are not represented.
     pub(super) fn exported(spec: &ModelSpec) -> Result<Option<Self>> {
+        if let Some(path) = &spec.graph {
+            let name = spec.shown_name();
+            let model = spec.reads.kept_graph(path, &name, spec.sequence)?;
+            let model = model.recomputing(&spec.checkpoint.clone().unwrap_or_default())?;
+            check_attention(&model, spec.attention)?;
+            let notes = model.notes();
+            return Ok(Some(Self::Exported(Box::new(model), notes)));
+        }
         if let Some(name) = spec.recorded() {
             let others = ModelOptions {
                 recompute: Recompute::None,

@@ -115,6 +115,16 @@ def on_hub(name):
                   "vramlab predict config.json   # with the file saved from https://huggingface.co/%s/blob/main/config.json" % name)
 
 
+def cut(source, layers):
+    """Makes a configuration that of a network's first layers."""
+    if source.config is None:
+        raise Refused("%s has no configuration whose layers can be cut" % source.name)
+    all_layers = source.config.get("num_hidden_layers")
+    kept = {name: value[:layers] if isinstance(value, list) and len(value) == all_layers else value for name, value in source.config.items()}
+    # Read from the data, not from the file.
+    source.config, source.path = dict(kept, num_hidden_layers=layers), None
+
+
 def member_of(library, member, word):
     if library == "transformers":
         import transformers
