@@ -127,11 +127,15 @@ fn usual(of_4: bool, found: &mut HfArgs) {
     let fused = adamw.implementation == Implementation::Fused && !of_4;
     let clips = !found.clips_nothing;
     let fields = &mut found.fields;
+    // Another optimizer may have no fused form.
+    let is_default = !fields.contains_key("optimizer");
     let mut unless_said = |name: &str, value: Value| {
         fields.entry(name).or_insert(value);
     };
-    unless_said("optimizer", "adamw".into());
-    unless_said("optimizer-impl", if fused { "fused" } else { "foreach" }.into());
+    if is_default {
+        unless_said("optimizer", "adamw".into());
+        unless_said("optimizer-impl", if fused { "fused" } else { "foreach" }.into());
+    }
     unless_said("lr", adamw.lr.into());
     unless_said("weight-decay", adamw.weight_decay.unwrap_or_default().into());
     if clips {

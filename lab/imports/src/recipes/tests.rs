@@ -106,6 +106,12 @@ fn weights_of_few_bits_and_types() {
         (&four["load-in-4bit"], &four["lora"], &four["lora-target"]),
         (&json!(true), &json!(16), &json!("all-linear"))
     );
+    // The Trainer's own form is fused, which bitsandbytes does not have.
+    let eight = with(
+        &AXOLOTL.lines().filter(|line| !line.starts_with("optimizer")).collect::<Vec<_>>().join("\n"),
+        "\nadapter: lora\nlora_r: 8\noptimizer: adamw_bnb_8bit\n",
+    );
+    assert_eq!((&eight["optimizer"], &eight["optimizer-impl"]), (&json!("adamw8bit"), &json!("loop")));
     let four = with(&LLAMA_FACTORY.replace("full", "lora"), "quantization_bit: 4\n");
     assert_eq!(
         (&four["load-in-4bit"], &four["lora"], &four["precision"]),
