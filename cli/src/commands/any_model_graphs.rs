@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lab::any_model::{Compared, Driver, Entry, key, options};
+use lab::any_model::{Asked, Compared, Driver, Entry, key, options};
 use lab::python::{Python, of_process};
 use lab::results::TrainResult;
 use lab::run::RunSpec;
@@ -51,16 +51,19 @@ impl Kept {
     pub(super) fn run(&self, spec: &RunSpec) -> Option<(RunSpec, String)> {
         let entry = self.entry().filter(Entry::answers)?;
         let path = Some(self.path("graph")).filter(|path| path.is_file())?;
-        Some((with_graph(spec, path, entry.tokens), entry.in_words()?))
+        Some((with_graph(spec, path, entry.tokens), entry.in_words()))
     }
 
     /// Remembers a rehearsal. The second time the network is exported for further questions. What goes wrong costs only time.
     pub(super) fn remember(&self, word: &str, spec: &RunSpec, python: &Path, rehearsal: &TrainResult, ui: &Ui) {
+        let asked = asked(spec, rehearsal);
         let made = match self.entry() {
-            None => self.write(&Entry { key: self.key.clone(), ..Entry::default() }, None),
+            None => self.write(&Entry { key: self.key.clone(), first: Some(asked), ..Entry::default() }, None),
             Some(entry) if self.is_to_be_made(&entry, spec) => {
                 ui.tell_after(format!("exporting {word} for the next questions (Ctrl-C leaves it)"));
-                self.export(word, spec, python, rehearsal, ui)
+                let first = entry.first.filter(|first| *first != asked);
+                let questions: Vec<Asked> = first.into_iter().chain([asked]).collect();
+                self.export(word, (spec, &questions), python, rehearsal, ui)
             }
             Some(_) => Ok(()),
         };
@@ -72,30 +75,37 @@ impl Kept {
     /// True if the graph of an entry is missing: not made yet, or damaged.
     fn is_to_be_made(&self, entry: &Entry, spec: &RunSpec) -> bool {
         let is_damaged = || spec.model.reads.kept_graph(&self.path("graph"), "graph", None).is_err();
-        entry.compared.is_none() && entry.failed.is_none() || entry.answers() && is_damaged()
+        entry.compared.is_empty() && entry.failed.is_none() || entry.answers() && is_damaged()
     }
 
-    fn export(&self, word: &str, spec: &RunSpec, python: &Path, rehearsal: &TrainResult, ui: &Ui) -> Result<()> {
+    /// Exports the network and compares its graph with what was rehearsed of it.
+    fn export(
+        &self,
+        word: &str,
+        (spec, questions): (&RunSpec, &[Asked]),
+        python: &Path,
+        rehearsal: &TrainResult,
+        ui: &Ui,
+    ) -> Result<()> {
         let driver = Driver::make(options(word, spec)?)?;
         let chosen = rehearsal.chosen.as_ref();
         let tokens = chosen.and_then(|chosen| chosen.tokens).and_then(|tokens| usize::try_from(tokens).ok());
         let mut entry = Entry { key: self.key.clone(), recorded: now(), tokens, ..Entry::default() };
         let exported = driver.export(python).and_then(|file| {
-            let compared = compared(&with_graph(spec, file.clone(), tokens), rehearsal)?;
-            Ok((file, compared))
+            let each = questions.iter().map(|asked| compared(spec, asked, file.clone(), tokens));
+            Ok((each.collect::<lab::Result<Vec<_>>>()?, file))
         });
         match exported {
-            Ok((file, compared)) => {
-                let told = match compared.is_near() {
+            Ok((compared, file)) => {
+                entry.compared = compared;
+                let told = match entry.answers() {
                     true => format!("the next questions about {word} are answered from its graph"),
                     false => format!(
-                        "the graph of {word} differs by {} from the rehearsal and is not used",
-                        compared.difference()
+                        "the graph of {word} differs by {} from a rehearsal and is not used",
+                        entry.difference()
                     ),
                 };
-                let file = compared.is_near().then_some(file);
-                entry.compared = Some(compared);
-                self.write(&entry, file.as_deref())?;
+                self.write(&entry, Some(file.as_path()).filter(|_| entry.answers()))?;
                 ui.tell_after(told);
                 Ok(())
             }
@@ -113,7 +123,7 @@ impl Kept {
         let path = self.path("json");
         fs::create_dir_all(&self.folder).map_err(|error| cannot(&self.folder, &error))?;
         let _lock = FileLock::of(&path)?;
-        if entry.compared.is_none() && entry.failed.is_none() && self.entry().is_some() {
+        if entry.compared.is_empty() && entry.failed.is_none() && self.entry().is_some() {
             return Ok(());
         }
         if let Some(graph) = graph {
@@ -161,17 +171,25 @@ fn with_graph(spec: &RunSpec, graph: PathBuf, tokens: Option<usize>) -> RunSpec 
     spec
 }
 
-/// Compares a dry run of a graph with the rehearsal of the same run.
-fn compared(spec: &RunSpec, rehearsal: &TrainResult) -> lab::Result<Compared> {
-    let figures = on_paper().figures(spec)?;
+/// A rehearsed question with its answer.
+fn asked(spec: &RunSpec, rehearsal: &TrainResult) -> Asked {
     let fits = rehearsal.prediction.as_ref().is_some_and(|prediction| prediction.fits == Some(true));
-    let in_room = figures.room.and_then(|room| room.reserved_bytes).filter(|_| fits);
     let peak = rehearsal.peak.as_ref().map_or((0, 0), |peak| (peak.bytes, peak.reserved_bytes));
+    Asked { fields: spec.said(), peak, fits }
+}
+
+/// Compares a dry run of a graph with the rehearsal of the same run.
+fn compared(spec: &RunSpec, asked: &Asked, graph: PathBuf, tokens: Option<usize>) -> lab::Result<Compared> {
+    let run = RunSpec::default().with(asked.fields.iter().map(|(name, value)| (name.as_str(), value)))?;
+    let mut run = with_graph(&run, graph, tokens);
+    run.model.reads = spec.model.reads.clone();
+    let figures = on_paper().figures(&run)?;
+    let in_room = figures.room.and_then(|room| room.reserved_bytes).filter(|_| asked.fits);
     Ok(Compared {
-        batch: spec.training.batch.unwrap_or(1),
-        tokens: spec.model.sequence,
+        batch: run.training.batch.unwrap_or(1),
+        tokens: run.model.sequence,
         graph: (figures.allocated_bytes, in_room.unwrap_or(figures.reserved_bytes)),
-        rehearsal: peak,
+        rehearsal: asked.peak,
     })
 }
 
@@ -195,7 +213,7 @@ mod tests {
 
     fn entry(kept: &Kept, graph: (u64, u64)) -> Entry {
         let compared = Compared { batch: 2, tokens: Some(512), graph, rehearsal: (1_000_000, 2_000_000) };
-        Entry { key: kept.key.clone(), tokens: Some(512), compared: Some(compared), ..Entry::default() }
+        Entry { key: kept.key.clone(), tokens: Some(512), compared: vec![compared], ..Entry::default() }
     }
 
     fn spec() -> RunSpec {
@@ -209,7 +227,7 @@ mod tests {
         assert!(kept.run(&spec()).is_none(), "nothing is kept");
         kept.write(&entry(&kept, (1_000_000, 2_000_000)), Some(Path::new(GRAPH))).unwrap();
         let (run, origin) = kept.run(&spec()).unwrap();
-        assert!(origin.contains("equal to a rehearsal at batch 2 × 512 tokens"), "{origin}");
+        assert!(origin.contains("that of a rehearsal at batch 2 × 512 tokens"), "{origin}");
         let zoo = RunSpec::default()
             .with([("model", &json!("olmo-2-7b")), ("sequence", &json!(512)), ("batch", &json!(1))])
             .unwrap();

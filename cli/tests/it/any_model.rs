@@ -319,3 +319,30 @@ fn a_name_is_answered_as_the_configuration_that_it_means() {
     let error = refused(2, &["predict", "--model", "lama-3.1-8b"]);
     assert!(error.contains("did you mean \"llama-3.1-8b\"?"), "{error}");
 }
+
+/// The second question leaves a graph, which answers the third as a rehearsal does.
+#[test]
+fn the_third_question_is_answered_from_a_graph() {
+    let Some(python) = python() else { return };
+    let (folder, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let config = json!({ "model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "hidden_size": 256, "intermediate_size": 512,
+        "num_hidden_layers": 6, "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 5000, "torch_dtype": "bfloat16" });
+    fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    let ask = |sizes: [&str; 2], more: &[&str]| {
+        let words = ["predict", "config.json", "--gpu", "rtx4090", "--json", "-", "--python", python.to_str().unwrap()];
+        let mut command = vramlab();
+        command.current_dir(folder.path()).env("XDG_CACHE_HOME", cache.path());
+        let output =
+            command.args(words).args(["--batch", sizes[0], "--sequence", sizes[1]]).args(more).output().unwrap();
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let origin = found["notes"].to_string().contains("From the graph");
+        ([found["peak"]["bytes"].clone(), found["peak"]["reserved_bytes"].clone()], origin)
+    };
+    assert!(!ask(["2", "256"], &[]).1 && !ask(["3", "192"], &[]).1, "rehearsed");
+    for (sizes, more) in [(["4", "320"], &[][..]), (["2", "512"], &["--optimizer", "sgd"])] {
+        let (graph, rehearsal) = (ask(sizes, more), ask(sizes, &[more, &["--no-cache"]].concat()));
+        assert!(graph.1 && !rehearsal.1);
+        assert_eq!(graph.0, rehearsal.0, "{sizes:?} {more:?}");
+    }
+    assert!(!ask(["2", "256"], &["--keep", "loss"]).1, "no graph says this");
+}

@@ -9,7 +9,7 @@ use lab_base::python::Python;
 use lab_imports::huggingface::Configuration;
 use rustc_hash::FxHasher;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::hub_cache::in_hub_cache;
 use crate::run::RunSpec;
@@ -85,9 +85,12 @@ pub struct Entry {
     /// Tokens of an example unless a run says.
     #[serde(default)]
     pub tokens: Option<usize>,
-    /// How the graph compared with a rehearsal; `None` as long as there is no graph.
+    /// The first question, until there is a graph.
     #[serde(default)]
-    pub compared: Option<Compared>,
+    pub first: Option<Asked>,
+    /// How the graph compared with rehearsals; empty as long as there is no graph.
+    #[serde(default)]
+    pub compared: Vec<Compared>,
     /// Why there is no graph, once one was tried.
     #[serde(default)]
     pub failed: Option<String>,
@@ -103,18 +106,35 @@ impl Entry {
 
     /// True if questions are answered from its graph.
     pub fn answers(&self) -> bool {
-        self.compared.as_ref().is_some_and(Compared::is_near)
+        !self.compared.is_empty() && self.compared.iter().all(Compared::is_near)
     }
 
     /// Where an answer comes from, in a sentence.
-    pub fn in_words(&self) -> Option<String> {
-        let compared = self.compared.as_ref()?;
-        let (like, at) = (compared.likeness(), compared.sizes());
-        Some(format!(
-            "From the graph that was recorded on {}, {like} a rehearsal at {at} (--no-cache rehearses).",
-            day(self.recorded)
-        ))
+    pub fn in_words(&self) -> String {
+        let at: Vec<String> = self.compared.iter().map(Compared::in_words).collect();
+        format!(
+            "From the graph that was recorded on {}: its peak is {} (--no-cache rehearses).",
+            day(self.recorded),
+            at.join(" and ")
+        )
     }
+
+    /// The largest difference from a rehearsal.
+    pub fn difference(&self) -> String {
+        let most = self.compared.iter().map(Compared::difference).fold(0.0, f64::max);
+        in_percent(most)
+    }
+}
+
+/// A question that was rehearsed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// The fields of the run.
+    pub fields: Map<String, Value>,
+    /// Allocated and reserved bytes at the peak.
+    pub peak: (u64, u64),
+    /// True if it fits into the memory of its card.
+    pub fits: bool,
 }
 
 /// The peaks of a graph and of a rehearsal, of the same run.
@@ -137,25 +157,30 @@ impl Compared {
         near(self.graph.0, self.rehearsal.0, NEAR.0) && near(self.graph.1, self.rehearsal.1, NEAR.1)
     }
 
-    /// How near, in words that go before "a rehearsal".
-    fn likeness(&self) -> String {
-        match self.graph == self.rehearsal {
-            true => "equal to".into(),
-            false => format!("within {} of", self.difference()),
-        }
+    /// How near, to what.
+    fn in_words(&self) -> String {
+        let like = match self.graph == self.rehearsal {
+            true => "that".into(),
+            false => format!("within {} of that", in_percent(self.difference())),
+        };
+        format!("{like} of a rehearsal at {}", self.sizes())
     }
 
-    /// The larger of the two differences.
-    pub fn difference(&self) -> String {
+    /// The larger of the two differences, as a share.
+    fn difference(&self) -> f64 {
         let part = |graph: u64, truth: u64| graph.abs_diff(truth) as f64 / truth.max(1) as f64;
-        let most = part(self.graph.0, self.rehearsal.0).max(part(self.graph.1, self.rehearsal.1));
-        format!("{:.2} %", (most * 1e4).ceil() / 100.0)
+        part(self.graph.0, self.rehearsal.0).max(part(self.graph.1, self.rehearsal.1))
     }
 
     fn sizes(&self) -> String {
         let tokens = self.tokens.map(|tokens| format!(" × {} tokens", grouped(tokens as u64, ' '))).unwrap_or_default();
         format!("batch {}{tokens}", self.batch)
     }
+}
+
+/// A share in hundredths of a percent, never less than it is.
+fn in_percent(share: f64) -> String {
+    format!("{:.2} %", (share * 1e4).ceil() / 100.0)
 }
 
 /// The day of a time, as people write it in files. The rule is that of the Gregorian calendar (`civil_from_days` of Howard Hinnant).
@@ -184,11 +209,15 @@ mod tests {
     #[test]
     fn a_graph_answers_only_where_it_is_near() {
         let compared = |graph| Compared { batch: 2, tokens: Some(512), graph, rehearsal: (1_000_000, 2_000_000) };
-        let entry = |graph| Entry { compared: Some(compared(graph)), ..Entry::default() };
+        let entry = |graph| Entry { compared: vec![compared(graph)], ..Entry::default() };
         let equal = entry((1_000_000, 2_000_000));
-        assert!(equal.answers() && equal.in_words().unwrap().contains("equal to a rehearsal at batch 2 × 512 tokens"));
+        let words = equal.in_words();
+        assert!(equal.answers() && words.contains("is that of a rehearsal at batch 2 × 512 tokens (--no"), "{words}");
         let near = entry((1_000_100, 2_000_000));
-        assert!(near.answers() && near.in_words().unwrap().contains("within 0.01 % of"), "{:?}", near.in_words());
+        assert!(near.answers() && near.in_words().contains("within 0.01 % of that"), "{}", near.in_words());
+        let one_of_two =
+            Entry { compared: vec![compared((1, 1)), compared((1_000_000, 2_000_000))], ..Entry::default() };
+        assert!(!one_of_two.answers());
         assert!(!entry((1_001_000, 2_000_000)).answers() && !entry((1_000_000, 2_020_000)).answers());
         assert!(!Entry::default().answers());
     }

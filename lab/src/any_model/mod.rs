@@ -20,7 +20,7 @@ mod which;
 pub use answer::answer;
 pub use chosen::{Refusal, Told};
 pub use driver::Driver;
-pub use graphs::{Compared, Entry, key};
+pub use graphs::{Asked, Compared, Entry, key};
 pub use hub_cache::in_hub_cache;
 pub use request::{environment, file_of, options};
 pub use which::{Which, which};
