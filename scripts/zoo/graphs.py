@@ -1,8 +1,9 @@
 """Compares answers from kept graphs with rehearsals, at two batches and lengths other than the recorded ones.
 
-    python graphs.py PROGRAM CONFIG.json...    a row for each network; needs PyTorch and transformers, neither weights nor a card
+    python graphs.py PROGRAM [AT] CONFIG.json...    a row for each network; needs PyTorch and transformers, neither weights nor a card
 
-Each network is asked for twice at batch 2 x 512 tokens: the second question makes the graph. Then graph and rehearsal answer the other sizes.
+AT are sizes, batch x tokens: each network is asked for twice at the first, and the second question makes the graph. Then graph and rehearsal answer
+the others. Without it 2x512,1x1024,3x384.
 """
 import json
 import os
@@ -10,8 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-RECORDED = (2, 512)
-OTHERS = [(1, 1024), (3, 384)]
+AT = "2x512,1x1024,3x384"
 
 
 def ask(program, cache, path, size, *flags):
@@ -33,15 +33,15 @@ def ask(program, cache, path, size, *flags):
     return (found["peak"]["bytes"], found["peak"]["reserved_bytes"]), seconds, origin or ran.stderr.strip().splitlines()[-1:]
 
 
-def row(program, path):
+def row(program, recorded, others, path):
     name = os.path.basename(os.path.dirname(path) if path.endswith("/config.json") else path).removesuffix(".json")
     with tempfile.TemporaryDirectory() as cache:
-        first, seconds, said = ask(program, cache, path, RECORDED)
+        first, seconds, said = ask(program, cache, path, recorded)
         if first is None:
             return "| %s | no answer: %s |" % (name, " ".join(said))
-        _, again, said = ask(program, cache, path, RECORDED)
+        _, again, said = ask(program, cache, path, recorded)
         cells = ["%.1f" % seconds, "%.1f" % again]
-        for size in OTHERS:
+        for size in others:
             graph, quick, origin = ask(program, cache, path, size)
             if not (origin and origin[0].startswith("From the graph")):
                 return "| %s | %s | no graph: %s |" % (name, " | ".join(cells), " ".join(said))
@@ -56,10 +56,12 @@ def row(program, path):
 
 def main():
     program, *paths = sys.argv[1:]
-    print("| network | first, s | second, s | %s |" % " | ".join("batch %d x %d: allocated, reserved" % size for size in OTHERS), flush=True)
-    print("|---|---|---|%s" % ("---|" * len(OTHERS)), flush=True)
+    at = paths.pop(0) if paths and not paths[0].endswith(".json") else AT
+    recorded, *others = [tuple(map(int, size.split("x"))) for size in at.split(",")]
+    print("| network | first, s | second, s | %s |" % " | ".join("batch %d x %d: allocated, reserved" % size for size in others), flush=True)
+    print("|---|---|---|%s" % ("---|" * len(others)), flush=True)
     for path in paths:
-        print(row(program, path), flush=True)
+        print(row(program, recorded, others, path), flush=True)
 
 
 if __name__ == "__main__":
