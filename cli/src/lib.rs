@@ -28,6 +28,7 @@
 
 mod args;
 mod backends;
+mod cache;
 mod commands;
 mod destination;
 mod exit;

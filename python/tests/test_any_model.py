@@ -13,7 +13,7 @@ from unittest import mock
 DRIVER = Path(__file__).resolve().parents[2] / "lab/src/any_model/driver"
 sys.path.insert(0, str(DRIVER))
 
-from vramlab_driver import diffusion, inputs, names, program, tuning  # type: ignore[import-not-found]  # noqa: E402
+from vramlab_driver import diffusion, graph, inputs, names, program, tuning  # type: ignore[import-not-found]  # noqa: E402
 from vramlab_driver.plan import Plan, Refused  # type: ignore[import-not-found]  # noqa: E402
 
 OPTIONS: dict[str, Any] = {
@@ -214,6 +214,27 @@ class Programs(unittest.TestCase):
 
 
 class Names(unittest.TestCase):
+    def test_a_configuration_is_cut_with_its_lists(self) -> None:
+        config = {"num_hidden_layers": 3, "layer_types": ["a", "b", "a"], "sizes": [1, 2]}
+        source = names.Source("transformers", "x", config, "/config.json")
+        names.cut(source, 2)
+        self.assertEqual(source.config, {"num_hidden_layers": 2, "layer_types": ["a", "b"], "sizes": [1, 2]})
+        self.assertIsNone(source.path, "the file has all layers")
+        self.assertEqual(len(config["layer_types"]), 3)
+
+    def test_as_few_layers_are_traced_as_show_every_pair(self) -> None:
+        self.assertEqual(graph.enough(["a"] * 48), 4)
+        self.assertEqual(graph.enough((["a"] * 3 + ["b"]) * 6), 8)
+        self.assertEqual(graph.enough(["dense"] + ["a"] * 20), 4)
+        self.assertEqual(graph.enough(["a"] * 4), 0, "all of it is as few")
+        self.assertEqual(graph.enough([str(number) for number in range(40)]), 0)
+
+    def test_a_network_with_a_loss_of_the_program_has_no_graph(self) -> None:
+        plan = Plan("config.json", "transformers 5.17.0", "A")
+        plan.forward = list(inputs.SQUARES)
+        with self.assertRaises(Refused):
+            graph.write(plan, None, OPTIONS, "", lambda layers: None)
+
     def test_a_function_must_be_in_a_file_that_exists(self) -> None:
         with self.assertRaisesRegex(Refused, "nowhere.py: no such file"):
             names.find("nowhere.py:make_model")

@@ -46,9 +46,8 @@ def kinds(config):
 def graph(name):
     import torch
 
-    import fold
     import vramlab
-    from vramlab_driver import run
+    from vramlab_driver import fold, run
 
     config, layers, length = networks.NETWORKS[name]
     kept = os.environ.get("ZOO_TRACES")
@@ -57,7 +56,7 @@ def graph(name):
         with open(path, "w") as file:
             json.dump(cut(config, layers), file)
         options = dict.fromkeys(run.FIELDS) | {"batch": 2, "sequence": length, "optimizer": "adamw", "steps": 3}
-        plan, model = run.planned(path, options)
+        plan, model = run.planned(path, None, options)
         space = {"torch": torch, "BATCH": 2, "SEQUENCE": length}
         inputs = {one.name: eval(one.expression, space) for one in plan.inputs}
         exported = os.path.join(kept or folder, name + ".pt2")

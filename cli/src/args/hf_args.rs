@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::ArgMatches;
 use lab::any_model::{Which, which};
 use lab::hf_args::{Around, HfArgs, Refused};
-use lab::huggingface::{Release, Script};
+use lab::huggingface::{self, Configuration, Known, Release, Script};
 use lab::run::{RunSpec, UsualRelease};
 use serde_json::{Map, Value};
 
@@ -63,6 +63,8 @@ pub(super) fn stands(refused: &Refused, own: &toml::Table, matches: &ArgMatches)
 pub(super) struct Beside {
     /// The network, by the word that names it.
     word: Option<PathBuf>,
+    /// The network that is known by name.
+    known: Option<&'static Known>,
     release: Option<Release>,
     script: Option<Script>,
     /// True if a step is divided among ranks.
@@ -76,6 +78,8 @@ impl Beside {
     pub(super) fn read(own: &toml::Table, matches: &ArgMatches) -> Result<Self, Failure> {
         let said = |key: &str| own.get(key).and_then(toml::Value::as_str);
         let word = typed::<PathBuf>(matches, "model_file").cloned().or_else(|| said("model-file").map(PathBuf::from));
+        let named = typed::<String>(matches, "model").map(String::as_str).or_else(|| said("model"));
+        let known = named.and_then(huggingface::find);
         let script = typed(matches, "script").copied().or_else(|| said("loop")?.parse().ok());
         let release = typed(matches, "transformers").copied().or_else(|| said("transformers")?.parse().ok());
         let python = typed::<PathBuf>(matches, "python").map(PathBuf::as_path);
@@ -87,12 +91,13 @@ impl Beside {
         let of_own =
             || own.get("data-parallel").and_then(toml::Value::as_integer).and_then(|n| usize::try_from(n).ok());
         let ranks = typed(matches, "data_parallel").copied().or_else(of_own);
-        Ok(Self { word, release, script, divided: divided || ranks.is_some(), ranks })
+        Ok(Self { word, known, release, script, divided: divided || ranks.is_some(), ranks })
     }
 
     pub(super) fn around(&self) -> Around<'_> {
         let is_json = |path: &&PathBuf| path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
-        let config = self.word.as_ref().filter(is_json).map(PathBuf::as_path);
+        let file = self.word.as_ref().filter(is_json).map(|path| Configuration::File(path));
+        let config = file.or(self.known.map(Configuration::Known));
         Around { config, release: self.release, script: self.script, plain: self.divided }
     }
 

@@ -1,8 +1,10 @@
 //! Flags of the network, and of its variants.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Command};
 use lab::exported::{LossName, Reads};
 use lab::huggingface::{AttentionMask, Head, Keep, Release, Script};
 use lab::models::Recompute;
@@ -16,8 +18,8 @@ pub(crate) const ONLY_BUILT_IN: &str = "VRAMLAB_ONLY_BUILT_IN";
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
-    /// The network [default: simple-cnn].
-    #[arg(long, help_heading = values::MOST_USED, value_name = "NAME", conflicts_with = "model_file", value_parser = PossibleValuesParser::new(names()))]
+    /// The network: a name of `vramlab info models`, or its name on the hub (meta-llama/Llama-3.1-8B) [default: simple-cnn].
+    #[arg(long, help_heading = values::MOST_USED, value_name = "NAME", conflicts_with = "model_file", hide_possible_values = true, value_parser = network())]
     pub model: Option<String>,
     /// A network described in a file: TOML, with training settings (flags override them), a `config.json` of Hugging Face's transformers, or a
     /// `.pt2` of torch.export.
@@ -147,11 +149,43 @@ impl ModelArgs {
             tied: args.tied,
             keep_intermediate: args.keep_intermediate,
             reads: Reads::default(),
+            graph: None,
             usual_release: UsualRelease::default(),
         }
     }
 }
 
+/// Returns the names of all networks.
 pub(super) fn names() -> Vec<&'static str> {
-    lab::models::ALL.iter().map(|(name, _)| *name).chain(lab::exported::names()).collect()
+    lab::models::ALL.iter().map(|(name, _)| *name).chain(lab::networks::names()).collect()
+}
+
+/// Returns the network that a word names: by its own name, or by one on the hub.
+pub(super) fn named(word: &str) -> Option<&'static str> {
+    let own = lab::models::ALL.iter().map(|(name, _)| *name).find(|name| *name == word);
+    own.or_else(|| lab::networks::name_of(word))
+}
+
+/// Parses the name of a network: it offers the names, and takes those on the hub, too.
+pub(super) fn network() -> impl TypedValueParser<Value = String> {
+    NetworkName
+}
+
+#[derive(Clone)]
+struct NetworkName;
+
+impl TypedValueParser for NetworkName {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        let parse = |word: String| {
+            let missing = || format!("no network is called so{}", lab::similar::did_you_mean(&word, names()));
+            named(&word).map(String::from).ok_or_else(missing)
+        };
+        StringValueParser::new().try_map(parse).parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(names().into_iter().map(PossibleValue::new)))
+    }
 }

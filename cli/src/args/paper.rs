@@ -46,6 +46,9 @@ pub(crate) struct AnyModelArgs {
     /// Print the program that would be rehearsed, and do nothing else.
     #[arg(long = "script")]
     pub program: bool,
+    /// Rehearse, whatever is kept of the network, and keep nothing.
+    #[arg(long)]
+    pub no_cache: bool,
 }
 
 /// Workspaces of convolutions.

@@ -101,18 +101,21 @@ fn program(recipe: &Recipe, named: Option<&Path>) -> Result<Option<PathBuf>, Fai
 /// # Errors
 /// A name of a network that is not on this machine, with the command that takes its configuration.
 pub(super) fn network(word: &str, name: &str, notes: &mut Vec<String>) -> Result<What, Failure> {
-    let last = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
-    match what::named(name) {
-        Ok(What::ByPython(_)) if super::model::names().contains(&last.as_str()) => Ok(What::BuiltIn(last)),
-        Ok(What::ByPython(_)) => {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    match (what::named(name), super::model::named(last)) {
+        (Ok(What::ByPython(_)), Some(known)) => {
+            notes.push(format!("note: {name} is not on this machine: counted as {known}"));
+            Ok(What::BuiltIn(known.into()))
+        }
+        (Ok(What::ByPython(_)), None) => {
             notes.push(format!(
                 "note: {name} is not on this machine: your Python's huggingface_hub fetches its config.json if it may; with the file: \
                  vramlab predict {word} --model-file config.json"
             ));
             Ok(What::ByPython(name.into()))
         }
-        Ok(found) => Ok(found),
-        Err(_) => Err(Failure::usage(format!(
+        (Ok(found), _) => Ok(found),
+        (Err(_), _) => Err(Failure::usage(format!(
             "{word} names the network {name}, which is neither a folder here, nor built in, nor in the Hugging Face cache; with its config.json: \
              vramlab predict {word} --model-file config.json"
         ))),

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
-
 use lab::run::{DeviceList, DeviceSpec, Gpu, ModelSpec, ParallelSpec, RunSpec, TrainingSpec};
 
 use super::{AllocatorArgs, DeviceArgs, HtmlArgs, OutputArgs, ProfileArgs, ScanArgs};
@@ -53,7 +51,7 @@ pub(crate) struct RunArgs {
     pub set: Vec<(String, Vec<usize>)>,
     /// Ask about another network than the experiment's own, if its question allows that: batch-size, steady-state, release, cache. Such a network
     /// is measured, not predicted.
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(super::model::names()))]
+    #[arg(long, value_name = "NAME", hide_possible_values = true, value_parser = super::model::network())]
     pub model: Option<String>,
     /// Seed of all random numbers [default: 0].
     #[arg(long, value_name = "N")]

@@ -97,7 +97,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (file, config) = (folder.path().join("a.json"), folder.path().join("config.json"));
         std::fs::write(&config, "{}").unwrap();
-        let around = lab::hf_args::Around { config: Some(&config), ..Default::default() };
+        let around =
+            lab::hf_args::Around { config: Some(lab::huggingface::Configuration::File(&config)), ..Default::default() };
         for (setting, (name, value)) in SETTINGS.iter().filter_map(|setting| Some((setting, setting.transformers?))) {
             std::fs::write(&file, format!("{{\"{name}\": {value}}}")).unwrap();
             let found = lab::hf_args::read(&file, &around).unwrap();

@@ -43,15 +43,14 @@ pub(crate) enum Which {
 }
 
 fn which(word: &str) -> Result<Which, String> {
-    let names = super::model::names();
-    if names.contains(&word) {
-        return Ok(Which::Name(word.into()));
+    if let Some(name) = super::model::named(word).filter(|_| !std::path::Path::new(word).exists()) {
+        return Ok(Which::Name(name.into()));
     }
     if word.contains(['.', '/', '\\']) || std::path::Path::new(word).exists() {
         return Ok(Which::File(word.into()));
     }
-    let meant = did_you_mean(word, names.iter().copied());
-    Err(format!("neither a file nor one of the networks {}{meant}", names.join(", ")))
+    let meant = did_you_mean(word, super::model::names());
+    Err(format!("neither a file nor one of the networks of `vramlab info models`{meant}"))
 }
 
 impl NetworkArgs {

@@ -69,8 +69,8 @@ pub(super) fn named(word: &str) -> Result<What, Failure> {
     if word.contains(".py:") {
         return elsewhere(word);
     }
-    if super::model::names().contains(&word) {
-        return Ok(What::BuiltIn(word.into()));
+    if let Some(name) = super::model::named(word) {
+        return Ok(What::BuiltIn(name.into()));
     }
     if let Some(config) = lab::any_model::in_hub_cache(word) {
         return Ok(What::Hub { name: word.into(), config });
@@ -204,7 +204,11 @@ mod tests {
         assert_eq!(word(&yaml), What::Recipe { flag: "--hf-args", file: yaml, network: Some("gpt2".into()) });
         let axolotl = write("axolotl.yml", "base_model: gpt2\nmicro_batch_size: 4\n");
         assert_eq!(word(&axolotl), What::Recipe { flag: "--recipe", file: axolotl, network: Some("gpt2".into()) });
-        assert_eq!(named("gpt2").unwrap(), What::BuiltIn("gpt2".into()));
+        for (word, name) in
+            [("gpt2", "gpt2"), ("meta-llama/Llama-3.1-8B", "llama-3.1-8b"), ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b")]
+        {
+            assert_eq!(named(word).unwrap(), What::BuiltIn(name.into()));
+        }
         assert_eq!(named("python3.12").unwrap(), What::Command(vec!["python3.12".into()]));
         for word in ["models.py:Net", "org/none-of-this-name", "Gemma3ForCausalLM", "timm:vit_base_patch16_224"] {
             assert_eq!(named(word).unwrap(), What::ByPython(word.into()));

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use lab::any_model::{Driver, Told, Which, options, which};
+use lab::huggingface::Configuration;
 use lab::run::RunSpec;
 
 use super::plan::on_paper;
@@ -18,12 +19,34 @@ pub(crate) enum Prepared {
     ByPython(String, Option<String>),
 }
 
+/// Returns the run of a network that the user's Python builds with a graph that is kept of it, and a sentence on where the answer comes from.
+#[cfg(target_os = "linux")]
+pub(crate) fn kept_graph(word: &str, args: &PredictArgs, spec: &RunSpec) -> Option<(RunSpec, String)> {
+    let asked = !args.any.no_cache && !args.any.program;
+    super::any_model_graphs::Kept::of(word, spec, args.paper.model.python.as_deref()).filter(|_| asked)?.run(spec)
+}
+
+/// Without Linux there are no rehearsals to compare a graph with.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn kept_graph(_: &str, _: &PredictArgs, _: &RunSpec) -> Option<(RunSpec, String)> {
+    None
+}
+
 /// Tells who builds the network of a run.
 pub(crate) fn prepare(spec: &RunSpec, script: bool) -> Prepared {
-    let Some(word) = &spec.model.model_file else { return Prepared::BuiltIn(Box::new(spec.clone())) };
     if std::env::var_os(ONLY_BUILT_IN).is_some() {
         return Prepared::BuiltIn(Box::new(spec.clone()));
     }
+    let Some(word) = &spec.model.model_file else {
+        return match spec.model.configuration() {
+            Some(known) if script => Prepared::ByPython(known.name(), None),
+            Some(known) => match not_represented(spec, known) {
+                Some(why) => Prepared::ByPython(known.name(), Some(why)),
+                None => Prepared::BuiltIn(Box::new(spec.clone())),
+            },
+            None => Prepared::BuiltIn(Box::new(spec.clone())),
+        };
+    };
     match which(word, &spec.model) {
         Which::BuiltIn(path) if !script => {
             let mut spec = spec.clone();
@@ -40,6 +63,12 @@ pub(crate) fn prepare(spec: &RunSpec, script: bool) -> Prepared {
 
 /// Fields of what libraries of the user's do to a network.
 const OF_LIBRARIES: [&str; 3] = ["lora", "load-in-4bit", "load-in-8bit"];
+
+/// Why a network that is known by name is left to the user's Python: what this program's family of it cannot, or what a library does to it.
+fn not_represented(spec: &RunSpec, known: Configuration<'_>) -> Option<String> {
+    let unknown = spec.model.read(known).err();
+    unknown.map(|error| error.to_string()).or_else(|| only_by_python(spec))
+}
 
 /// Why a network that is built in is left to the user's Python: what a library does to it is not built in.
 fn only_by_python(spec: &RunSpec) -> Option<String> {

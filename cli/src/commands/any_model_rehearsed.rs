@@ -13,6 +13,7 @@ use lab::results::{TrainResult, command};
 use lab::run::{Gpu, RunSpec};
 use lab::section::{Tries, Try};
 
+use super::any_model_graphs::Kept;
 use super::rehearse_progress::Teller;
 use crate::args::PredictArgs;
 use crate::exit::{Code, Failure, Result};
@@ -41,6 +42,9 @@ pub(super) fn rehearsed(word: &str, python: &Path, args: &PredictArgs, spec: &Ru
     }
     result.warnings.iter().for_each(|warning| ui.tell_after(warning));
     output::deliver_findings(ui, &args.output, args.page.html.as_ref(), &result)?;
+    if let Some(kept) = Kept::of(word, spec, named).filter(|_| !args.any.no_cache && !result.interrupted) {
+        kept.remember(word, spec, python, &result, ui);
+    }
     Ok(if result.tries.is_some() { Code::Check } else { Code::Done })
 }
 

@@ -2,6 +2,8 @@
 
 pub(crate) mod any_model;
 #[cfg(target_os = "linux")]
+mod any_model_graphs;
+#[cfg(target_os = "linux")]
 mod any_model_rehearsed;
 mod bench;
 pub(crate) mod cards;

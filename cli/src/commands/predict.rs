@@ -4,7 +4,7 @@ use lab::figures::short;
 use lab::results::{AS_IT_IS, Held, NeedsResult, OnCard, PeakResult, Prediction};
 use lab::run::{Figures, Gpu, Paper, RunSpec, Session, Technique, techniques};
 
-use super::any_model::{Prepared, predict_by_rehearsal, prepare};
+use super::any_model::{Prepared, kept_graph, predict_by_rehearsal, prepare};
 use super::outcome::Report;
 use super::plan::{Plan, on_paper};
 use super::workspaces::Workspaces;
@@ -22,13 +22,24 @@ const MAX_STEPS: usize = 256;
 /// Settings that cannot work, a card that is too small (what is known is written), files that cannot be written.
 pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     match prepare(spec, args.any.program) {
-        Prepared::BuiltIn(spec) => built_in(args, &spec, ui),
-        Prepared::ByPython(word, why) => predict_by_rehearsal(&word, why.as_deref(), args, spec, ui),
+        Prepared::BuiltIn(spec) => built_in(args, &spec, None, ui),
+        Prepared::ByPython(word, why) => {
+            if let Some((with_graph, origin)) = kept_graph(&word, args, spec) {
+                match built_in(args, &with_graph, Some(origin), ui) {
+                    // What the graph does not hold for is rehearsed.
+                    Err(failure) if failure.code == Code::Usage => {
+                        ui.tell(format!("not from the graph that is kept: {:#}", failure.error));
+                    }
+                    answered => return answered,
+                }
+            }
+            predict_by_rehearsal(&word, why.as_deref(), args, spec, ui)
+        }
     }
 }
 
-/// Predicts a network of this program by a dry run.
-fn built_in(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
+/// Predicts a network of this program by a dry run. `origin`: a sentence on where the network comes from.
+fn built_in(args: &PredictArgs, spec: &RunSpec, origin: Option<String>, ui: &Ui) -> Result<Code> {
     let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
     let paper = on_paper().with_workspaces_of(&workspaces);
     let plan = Plan::predict(args, spec, ui)?.for_page(&args.page).rows_for(&args.output);
@@ -61,10 +72,12 @@ fn built_in(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     report.result.warnings = warnings::all(&plan.session.warnings(), report.deviations);
     report.result.tries = tries::of_predicted(&paper, spec, &plan.session, &needs)?;
     let in_words = |deviations| warnings::all(&[], deviations);
+    let found = prediction(spec, &paper, &needs, needs_peak)?;
     report.result.prediction = Some(Prediction {
         local_peaks: report.peaks.take(),
         techniques: techniques.iter().map(|one| one.result(in_words)).collect(),
-        ..prediction(spec, &paper, &needs, needs_peak)?
+        notes: origin.into_iter().chain(found.notes).collect(),
+        ..found
     });
     judge(&mut report.failure, &needs);
     let is_no = is_no(&report.failure);

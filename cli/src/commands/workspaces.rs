@@ -12,6 +12,7 @@ use lab::run::{KnowsWorkspaces, WorkspaceTable, built_in_workspaces};
 use memcore::profile::ConvolutionCase;
 
 use crate::args::{AskCudnn, ONLY_BUILT_IN};
+use crate::cache;
 use crate::exit::Result;
 use crate::file_lock::FileLock;
 use crate::ui::Ui;
@@ -47,9 +48,7 @@ impl<'a> Workspaces<'a> {
     /// The file of what this PyTorch's cuDNN answered for a compute capability; `None` without a PyTorch or a folder for such files.
     fn file(&self, sm: u32) -> Option<PathBuf> {
         let torch = self.torch.as_ref()?;
-        let usual = || Some(PathBuf::from(of_process("HOME").filter(|home| !home.is_empty())?).join(".cache"));
-        let named = of_process("XDG_CACHE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
-        Some(named.or_else(usual)?.join("vramlab").join(format!("cudnn-torch-{torch}-sm{sm}.json")))
+        Some(cache::folder()?.join(format!("cudnn-torch-{torch}-sm{sm}.json")))
     }
 
     fn read(&self, sm: u32) -> Option<WorkspaceTable> {

@@ -277,3 +277,72 @@ fn weights_that_are_not_there_are_made_up() {
     assert!(found["asked"][0].as_str().unwrap_or_default().contains("nobody/nothing-of-this-name"), "{found} {errors}");
     assert!(!found["problems"].to_string().contains("device cuda"), "{found}");
 }
+
+/// A network that is known by name is answered as with its `config.json`, by any of its names.
+#[test]
+fn a_name_is_answered_as_the_configuration_that_it_means() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.json");
+    // Published: https://huggingface.co/Qwen/Qwen2.5-0.5B
+    let qwen = json!({ "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "hidden_act": "silu", "hidden_size": 896,
+        "intermediate_size": 4864, "max_position_embeddings": 32768, "max_window_layers": 24, "model_type": "qwen2",
+        "num_attention_heads": 14, "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-6, "rope_theta": 1e6,
+        "sliding_window": 32768, "tie_word_embeddings": true, "torch_dtype": "bfloat16", "use_sliding_window": false, "vocab_size": 151936 });
+    fs::write(&config, qwen.to_string()).unwrap();
+    let flags = [
+        "--lora",
+        "16",
+        "--load-in-4bit",
+        "--optimizer",
+        "paged-adamw8bit",
+        "--sequence",
+        "512",
+        "--gpu",
+        "rtx4090",
+        "--json",
+        "-",
+    ];
+    let answer = |words: &[&str]| {
+        let ran = run(&[&["predict"], words, &flags].concat());
+        let mut answer: Value =
+            serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{words:?}: {}", ran.stderr));
+        [answer["peak"].take(), answer["parameters"].take(), answer["prediction"]["needs"].take()]
+    };
+    let by_file = answer(&[config.to_str().unwrap()]);
+    for words in [&["--model", "qwen2.5-0.5b"][..], &["--model", "Qwen/Qwen2.5-0.5B-Instruct"], &["qwen/qwen2.5-0.5b"]]
+    {
+        assert_eq!(answer(words), by_file, "{words:?}");
+    }
+    // An own network keeps its name.
+    let own = run(&["predict", "--model", "gpt2", "--steps", "2", "--json", "-"]);
+    assert!(own.stdout.contains("decoder of 12 blocks"), "{}", own.stdout);
+    let error = refused(2, &["predict", "--model", "lama-3.1-8b"]);
+    assert!(error.contains("did you mean \"llama-3.1-8b\"?"), "{error}");
+}
+
+/// The second question leaves a graph, which answers the third as a rehearsal does.
+#[test]
+fn the_third_question_is_answered_from_a_graph() {
+    let Some(python) = python() else { return };
+    let (folder, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let config = json!({ "model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "hidden_size": 256, "intermediate_size": 512,
+        "num_hidden_layers": 6, "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 5000, "torch_dtype": "bfloat16" });
+    fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    let ask = |sizes: [&str; 2], more: &[&str]| {
+        let words = ["predict", "config.json", "--gpu", "rtx4090", "--json", "-", "--python", python.to_str().unwrap()];
+        let mut command = vramlab();
+        command.current_dir(folder.path()).env("XDG_CACHE_HOME", cache.path());
+        let output =
+            command.args(words).args(["--batch", sizes[0], "--sequence", sizes[1]]).args(more).output().unwrap();
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let origin = found["notes"].to_string().contains("From the graph");
+        ([found["peak"]["bytes"].clone(), found["peak"]["reserved_bytes"].clone()], origin)
+    };
+    assert!(!ask(["2", "256"], &[]).1 && !ask(["3", "192"], &[]).1, "rehearsed");
+    for (sizes, more) in [(["4", "320"], &[][..]), (["2", "512"], &["--optimizer", "sgd"])] {
+        let (graph, rehearsal) = (ask(sizes, more), ask(sizes, &[more, &["--no-cache"]].concat()));
+        assert!(graph.1 && !rehearsal.1);
+        assert_eq!(graph.0, rehearsal.0, "{sizes:?} {more:?}");
+    }
+    assert!(!ask(["2", "256"], &["--keep", "loss"]).1, "no graph says this");
+}

@@ -151,7 +151,7 @@ fn slips_are_told_plainly() {
             &["run", "batchsize"],
             "ask batchsize: no such experiment; did you mean \"batch-size\"? There are batch-size, ",
         ),
-        (&["predict", "--model", "gpt3"], "gpt2"),
+        (&["predict", "--model", "gpt3"], "no network is called so; did you mean \"gpt\"?"),
         (&["predict", "--model", "unet"], "vramlab predict train.py"),
         (&["run", "checkpoint"], "ask checkpoint: no such experiment; did you mean \"checkpointing\"?"),
         (&["predict", "--model", "gpt2", "--gpu", "rtx490"], "did you mean"),

@@ -108,7 +108,9 @@ fn a_fit_that_finds_nothing_says_what_would() {
     // Less than its parameters take: nothing helps, and that is said.
     let found = failed(&["fit", "--model", "gpt2", "--gpu", "100MiB"]);
     assert!(entries(&found).is_empty());
-    assert!(found["tries"]["order"].as_str().unwrap().starts_with("Nothing that was tried makes it fit"));
+    let order = found["tries"]["order"].as_str().unwrap();
+    // Of parameters a gradient each, in float32 or in half of it: 124 million of 4 bytes.
+    assert!(order.starts_with("Nothing here makes it fit: parameters and their gradients alone take 4"), "{order}");
 }
 
 #[cfg(feature = "cpu")]

@@ -1,5 +1,7 @@
 //! What the driver tells: what it chose, or why it refused.
 
+use std::path::PathBuf;
+
 use lab_results::ChosenNetwork;
 use serde::Deserialize;
 
@@ -11,6 +13,29 @@ pub enum Told {
     Refused(Refusal),
     /// The network, with its program.
     Chosen(Box<ChosenNetwork>),
+}
+
+/// Answer of the driver to the wish for a graph.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Graph {
+    /// The network has none.
+    Refused {
+        /// Why.
+        refused: String,
+    },
+    /// It was written.
+    Written {
+        /// Where.
+        file: PathBuf,
+    },
+}
+
+impl Graph {
+    /// Reads the driver's answer: the last line of a text that is a JSON object of this form.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        text.lines().rev().find_map(|line| serde_json::from_str(line.trim()).ok())
+    }
 }
 
 /// Why a network cannot be trained.

@@ -2,20 +2,22 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use lab_base::error::{Error, Result};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::chosen::Told;
+use super::chosen::{Graph, Told};
 
 /// Files of the package, beside `__main__.py`.
-const PACKAGE: [(&str, &str); 13] = [
+const PACKAGE: [(&str, &str); 15] = [
     ("__init__.py", include_str!("driver/vramlab_driver/__init__.py")),
     ("classes.py", include_str!("driver/vramlab_driver/classes.py")),
     ("diffusion.py", include_str!("driver/vramlab_driver/diffusion.py")),
+    ("fold.py", include_str!("driver/vramlab_driver/fold.py")),
+    ("graph.py", include_str!("driver/vramlab_driver/graph.py")),
     ("inputs.py", include_str!("driver/vramlab_driver/inputs.py")),
     ("library.py", include_str!("driver/vramlab_driver/library.py")),
     ("names.py", include_str!("driver/vramlab_driver/names.py")),
@@ -26,6 +28,20 @@ const PACKAGE: [(&str, &str); 13] = [
     ("tuning.py", include_str!("driver/vramlab_driver/tuning.py")),
     ("vision.py", include_str!("driver/vramlab_driver/vision.py")),
     ("weightless.py", include_str!("driver/vramlab_driver/weightless.py")),
+];
+
+/// Files of the package for Python that export a network: a package inside.
+const EXPORTING: [(&str, &str); 10] = [
+    ("__init__.py", ""),
+    ("_binary.py", include_str!("../../../python/vramlab/_binary.py")),
+    ("_caches.py", include_str!("../../../python/vramlab/_caches.py")),
+    ("_ctc.py", include_str!("../../../python/vramlab/_ctc.py")),
+    ("_evaluation.py", include_str!("../../../python/vramlab/_evaluation.py")),
+    ("_lives.py", include_str!("../../../python/vramlab/_lives.py")),
+    ("_masks.py", include_str!("../../../python/vramlab/_masks.py")),
+    ("_objects.py", include_str!("../../../python/vramlab/_objects.py")),
+    ("_recorded.py", include_str!("../../../python/vramlab/_recorded.py")),
+    ("export.py", include_str!("../../../python/vramlab/export.py")),
 ];
 
 const MAIN: &str = include_str!("driver/__main__.py");
@@ -45,10 +61,11 @@ impl Driver {
         let cannot = |error: std::io::Error| Error::host("the folder for temporary files", error.to_string());
         let folder = tempfile::Builder::new().prefix("vramlab-model-").tempdir().map_err(cannot)?;
         let package = folder.path().join("site-packages").join("vramlab_driver");
-        fs::create_dir_all(&package).map_err(cannot)?;
+        let exporting = package.join("exporting");
+        fs::create_dir_all(&exporting).map_err(cannot)?;
         fs::write(folder.path().join("__main__.py"), MAIN).map_err(cannot)?;
-        for (name, text) in PACKAGE {
-            fs::write(package.join(name), text).map_err(cannot)?;
+        for (folder, files) in [(&package, &PACKAGE[..]), (&exporting, &EXPORTING[..])] {
+            files.iter().try_for_each(|(name, text)| fs::write(folder.join(name), text)).map_err(cannot)?;
         }
         Ok(Self { folder, options })
     }
@@ -66,17 +83,36 @@ impl Driver {
     /// # Errors
     /// A Python that cannot be started, or that gives no answer.
     pub fn plan(&self, python: &Path) -> Result<Told> {
-        let words = self.command(python, "plan", "")?;
-        let started = Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
-        let output = started.map_err(|error| Error::usage(python.display().to_string(), error.to_string()))?;
-        let text = String::from_utf8_lossy(&output.stdout);
+        let text = self.said(python, "plan", Stdio::inherit())?;
         Told::read(&text).ok_or_else(|| Error::usage(python.display().to_string(), "it gave no answer"))
+    }
+
+    /// Exports the network, and returns the file: an export or a folded graph, which lies as long as this lives.
+    ///
+    /// # Errors
+    /// A Python that cannot be started; a network that has no graph, with the reason.
+    pub fn export(&self, python: &Path) -> Result<PathBuf> {
+        let text = self.said(python, "export", Stdio::null())?;
+        match Graph::read(&text) {
+            Some(Graph::Written { file }) => Ok(file),
+            Some(Graph::Refused { refused }) => Err(Error::usage("export", refused)),
+            None => Err(Error::usage("export", "Python gave no answer")),
+        }
+    }
+
+    /// What the driver says in a mode.
+    fn said(&self, python: &Path, mode: &str, errors: Stdio) -> Result<String> {
+        let words = self.command(python, mode, "")?;
+        let started = Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).stderr(errors).output();
+        let output = started.map_err(|error| Error::usage(python.display().to_string(), error.to_string()))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     fn command(&self, python: &Path, mode: &str, file: &str) -> Result<Vec<OsString>> {
         let mut request = self.options.clone();
         request["mode"] = mode.into();
         request["file"] = file.into();
+        request["into"] = self.folder.path().display().to_string().into();
         let path = self.folder.path().join(format!("{mode}.json"));
         fs::write(&path, request.to_string())
             .map_err(|error| Error::host("the folder for temporary files", error.to_string()))?;
@@ -98,6 +134,8 @@ mod tests {
             names
         };
         let driver = Driver::make(serde_json::json!({ "model": "config.json" })).unwrap();
+        let exporting = names(&driver.folder.path().join("site-packages/vramlab_driver/exporting"));
+        assert_eq!(exporting, EXPORTING.map(|(name, _)| name));
         assert_eq!(names(&driver.folder.path().join("site-packages/vramlab_driver")), names(&source));
         let words = driver.train(Path::new("python3"), "program.py").unwrap();
         let request: Value = serde_json::from_slice(&fs::read(&words[2]).unwrap()).unwrap();

@@ -11,6 +11,7 @@
 mod answer;
 mod chosen;
 mod driver;
+mod graphs;
 mod hub_cache;
 mod request;
 mod which;
@@ -19,6 +20,7 @@ mod which;
 pub use answer::answer;
 pub use chosen::{Refusal, Told};
 pub use driver::Driver;
+pub use graphs::{Asked, Compared, Entry, key};
 pub use hub_cache::in_hub_cache;
 pub use request::{environment, file_of, options};
 pub use which::{Which, which};

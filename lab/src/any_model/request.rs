@@ -5,6 +5,7 @@ use std::path::Path;
 
 use lab_base::changes::ALLOC_CONF;
 use lab_base::error::{Error, Result};
+use lab_imports::huggingface::Configuration;
 use serde_json::{Value, json};
 
 use crate::run::RunSpec;
@@ -65,6 +66,7 @@ pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
     }
     Ok(json!({
         "model": word,
+        "config": configuration(spec),
         "batch": spec.training.batch.unwrap_or(1),
         "steps": spec.training.steps.map_or(MOST_STEPS, |steps| steps as u64),
         "optimizer": text("optimizer").unwrap_or("adamw"),
@@ -87,6 +89,14 @@ pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
         "double_quant": spec.model.double_quant,
         "freeze": text("freeze"),
     }))
+}
+
+/// The configuration, if this program knows it by the network's name.
+fn configuration(spec: &RunSpec) -> Value {
+    match spec.model.configuration() {
+        Some(Configuration::Known(known)) => serde_json::from_str(known.config()).unwrap_or_default(),
+        _ => Value::Null,
+    }
 }
 
 /// The bits of the weights of linear layers, if bitsandbytes keeps them.
@@ -170,6 +180,13 @@ mod tests {
         assert_eq!((&made["bits"], &made["freeze"]), (&json!(8), &json!("*,!head")));
         let plain = options("config.json", &RunSpec::default()).unwrap();
         assert_eq!((plain["batch"].as_u64(), plain["optimizer"].as_str()), (Some(1), Some("adamw")));
+    }
+
+    #[test]
+    fn a_configuration_that_is_known_by_name_is_handed_over() {
+        let made = options("bert-base", &spec(json!({ "model": "bert-base", "lora": 8 }))).unwrap();
+        assert_eq!((&made["model"], &made["config"]["model_type"]), (&json!("bert-base"), &json!("bert")));
+        assert_eq!(options("config.json", &RunSpec::default()).unwrap()["config"], Value::Null);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lab_imports::huggingface;
+use lab_imports::huggingface::Configuration;
 use serde_json::Value;
 
 use super::hub_cache::in_hub_cache;
@@ -75,7 +75,7 @@ fn unknown(path: &Path, model: &ModelSpec) -> Known {
     if !has("model_type") && !has("architectures") {
         return Known::NoConfiguration;
     }
-    match huggingface::load(path, &model.pretrained_options()) {
+    match model.read(Configuration::File(path)) {
         Ok(_) => Known::Yes,
         Err(error) => Known::No(error.to_string()),
     }

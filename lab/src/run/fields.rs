@@ -109,6 +109,7 @@ impl RunSpec {
         let mut changed: Self = changed.map_err(|error| Error::usage("run", error.to_string()))?;
         changed.model.reads = self.model.reads.clone();
         changed.model.usual_release = self.model.usual_release;
+        changed.model.graph.clone_from(&self.model.graph);
         changed.left_out.clone_from(&self.left_out);
         keep(&mut changed.model.model_file, &self.model.model_file);
         keep(&mut changed.model.adversary, &self.model.adversary);

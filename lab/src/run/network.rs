@@ -1,11 +1,10 @@
 //! The network of a run: one of this program, one of the transformers library, or one that PyTorch exported.
 
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use lab_base::error::{Error, Result};
 use lab_imports::exported::{self, Exported};
-use lab_imports::huggingface::{self, Attention, Keep, Pretrained, Script};
+use lab_imports::huggingface::{self, Attention, Configuration, Keep, Pretrained, Script};
 use lab_models::{self, Architecture, LoraTarget, ModelOptions, Recompute};
 use lab_training::data_parallel::{self, DataParallelResult, DataParallelSettings};
 use lab_training::pipeline::{self, PipelineResult, PipelineSettings};
@@ -29,8 +28,11 @@ pub enum Network {
 pub(super) const USUAL_TOKENS: usize = 2048;
 
 /// Reads a configuration. Without a length an example has [`USUAL_TOKENS`], or as many as the network takes if these are fewer.
-fn of_usual_length(path: &Path, options: &huggingface::Options) -> Result<huggingface::Pretrained> {
-    let longest = huggingface::load(path, options);
+fn of_usual_length(
+    configuration: Configuration<'_>,
+    options: &huggingface::Options,
+) -> Result<huggingface::Pretrained> {
+    let longest = configuration.load(options);
     let is_longer = match &longest {
         Ok(model) => model.positions().is_some_and(|positions| positions > USUAL_TOKENS),
         // Some of what is not represented is so only at its full length.
@@ -39,7 +41,7 @@ fn of_usual_length(path: &Path, options: &huggingface::Options) -> Result<huggin
     if options.sequence.is_some() || !is_longer {
         return longest;
     }
-    let usual = huggingface::load(path, &huggingface::Options { sequence: Some(USUAL_TOKENS), ..options.clone() });
+    let usual = configuration.load(&huggingface::Options { sequence: Some(USUAL_TOKENS), ..options.clone() });
     if longest.is_err() && usual.is_err() { longest } else { usual }
 }
 
@@ -63,7 +65,10 @@ impl Network {
     /// # Errors
     /// Fields that do not apply to such a network; settings of the file that are not represented.
     pub(super) fn pretrained(spec: &ModelSpec) -> Result<Option<Self>> {
-        let Some(path) = spec.config_json() else {
+        if spec.graph.is_some() {
+            return Ok(None);
+        }
+        let Some(configuration) = spec.configuration() else {
             return match spec.of_pretrained() {
                 Some(field) => Err(Error::usage(field, "only a config.json of transformers has it")),
                 None => Ok(None),
@@ -78,8 +83,8 @@ impl Network {
         }
         let mut others = spec.options();
         (others.sequence, others.fused_attention, others.recompute) = (None, false, Recompute::None);
-        others.only(&path.display().to_string(), &[])?;
-        let model = of_usual_length(path, &spec.pretrained_options())?;
+        others.only(&configuration.name(), &[])?;
+        let model = spec.read(configuration)?;
         Ok(Some(Self::Pretrained(Box::new(model), spec.keep.unwrap_or_default())))
     }
 
@@ -88,6 +93,14 @@ impl Network {
     /// # Errors
     /// Fields that do not apply to an exported network; contents of the file that are not represented.
     pub(super) fn exported(spec: &ModelSpec) -> Result<Option<Self>> {
+        if let Some(path) = &spec.graph {
+            let name = spec.shown_name();
+            let model = spec.reads.kept_graph(path, &name, spec.sequence)?;
+            let model = model.recomputing(&spec.checkpoint.clone().unwrap_or_default())?;
+            check_attention(&model, spec.attention)?;
+            let notes = model.notes();
+            return Ok(Some(Self::Exported(Box::new(model), notes)));
+        }
         if let Some(name) = spec.recorded() {
             let others = ModelOptions {
                 recompute: Recompute::None,
@@ -191,9 +204,9 @@ impl Network {
     /// # Errors
     /// Those of the network with this length, naming it.
     pub(super) fn check_length(&self, spec: &ModelSpec, length: usize, run: &RunSettings) -> Result<()> {
-        let (Self::Pretrained(..), Some(path)) = (self, spec.config_json()) else { return Ok(()) };
+        let (Self::Pretrained(..), Some(configuration)) = (self, spec.configuration()) else { return Ok(()) };
         let options = huggingface::Options { sequence: Some(length), ..spec.pretrained_options() };
-        let checked = huggingface::load(path, &options).and_then(|model| model.check(run.batch, run.precision.dtype()));
+        let checked = configuration.load(&options).and_then(|model| model.check(run.batch, run.precision.dtype()));
         checked.map_err(|error| Error::usage("lengths", format!("{length}: {error}")))
     }
 
@@ -291,15 +304,26 @@ impl ModelSpec {
         exported::is_recorded(name).then_some(name)
     }
 
-    /// The model file, if it is a configuration of the transformers library.
-    pub(super) fn config_json(&self) -> Option<&Path> {
-        let path = self.model_file.as_deref()?;
-        path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")).then_some(path)
+    /// The network's configuration of the transformers library: the model file, or one that this program knows by name.
+    pub fn configuration(&self) -> Option<Configuration<'_>> {
+        let Some(path) = self.model_file.as_deref() else {
+            return huggingface::find(self.model.as_deref()?).map(Configuration::Known);
+        };
+        let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+        is_json.then_some(Configuration::File(path))
     }
 
-    /// True if the network is one of transformers, described by its `config.json`.
+    /// True if the network is one of transformers, described by its configuration.
     pub fn is_pretrained(&self) -> bool {
-        self.config_json().is_some()
+        self.configuration().is_some()
+    }
+
+    /// Reads a configuration of transformers with the options of this run, and examples of the usual length unless it names one.
+    ///
+    /// # Errors
+    /// A configuration that cannot be read, or that is not represented.
+    pub fn read(&self, configuration: Configuration<'_>) -> Result<Pretrained> {
+        of_usual_length(configuration, &self.pretrained_options())
     }
 
     /// Options for such a configuration.

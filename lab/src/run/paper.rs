@@ -7,7 +7,7 @@ use lab_base::bands::{Basis, Range};
 use lab_base::changes::EXPANDABLE;
 use lab_base::error::{Error, Result};
 use lab_results::PeakResult;
-use memcore::memory::Needs;
+use memcore::memory::{Category, Needs};
 use memcore::{Deviations, Device};
 
 use super::choices::AllocatorName;
@@ -292,13 +292,26 @@ impl<'a> Paper<'a> {
         Ok(session.train(device, &mut |_| flow(self.stop)).map(drop)?)
     }
 
-    /// Number of tensors that the network has before its first step.
-    pub(super) fn tensors(&self, spec: &RunSpec) -> Result<u64> {
+    /// What the network has before its first step.
+    pub(super) fn before_training(&self, spec: &RunSpec) -> Result<BeforeTraining> {
         let session = self.session(&spec.endless())?.of_steps(0);
         let device = session.target.open()?;
         self.train(&session, &device)?;
-        Ok(device.usage().n_alloc())
+        let usage = device.usage();
+        Ok(BeforeTraining {
+            tensors: usage.n_alloc(),
+            parameter_bytes: usage.at_peak().by_category[Category::Parameter as usize],
+        })
     }
+}
+
+/// What a network has before its first step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BeforeTraining {
+    /// Number of its tensors.
+    pub tensors: u64,
+    /// Bytes of its parameters.
+    pub parameter_bytes: u64,
 }
 
 /// The split of a run without its division among ranks.

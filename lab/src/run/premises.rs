@@ -57,7 +57,7 @@ fn of_transformers(model: &ModelSpec, file: &str, saved_by: Option<Release>) -> 
 pub(super) fn of(network: &Network, run: &RunSettings, spec: &RunSpec, of_file: OfFile) -> Vec<Premise> {
     let (model, training) = (&spec.model, &spec.training);
     let file = model.model_file.as_ref().and_then(|path| path.file_name()).map(|name| name.display().to_string());
-    let file = file.or_else(|| model.recorded().map(String::from)).unwrap_or_default();
+    let file = file.or_else(|| model.model.clone()).unwrap_or_default();
     let or_default = |typed: bool, in_file: bool, flag: &str, value: &str| match (typed, in_file) {
         (true, _) => flag.to_string(),
         (false, true) => file.clone(),

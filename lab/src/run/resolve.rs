@@ -93,7 +93,7 @@ fn one_device(spec: &RunSpec) -> Result<()> {
 /// Returns the run with a network of transformers whose longest batch is the longest of the list, unless another length is said.
 fn as_long_as_its_batches(spec: &RunSpec) -> RunSpec {
     let mut spec = spec.clone();
-    if let (Some(lengths), Some(_)) = (&spec.shape.lengths, spec.model.config_json()) {
+    if let (Some(lengths), Some(_)) = (&spec.shape.lengths, spec.model.configuration()) {
         spec.model.sequence.get_or_insert(lengths.largest());
     }
     spec

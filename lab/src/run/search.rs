@@ -128,7 +128,8 @@ impl RunSpec {
 pub fn maximum(of: Quantity, spec: &RunSpec, paper: &Paper<'_>) -> Result<usize> {
     if of == Quantity::Batch {
         // An export may limit the batch.
-        let exported = spec.model.model_file.as_deref().is_some_and(lab_imports::exported::is_export);
+        let of_file = spec.model.model_file.as_deref().is_some_and(lab_imports::exported::is_export);
+        let exported = spec.model.graph.is_some() || of_file;
         let session = if exported { Some(paper.session(&spec.sized(of, None))?) } else { None };
         return Ok(match session.map(|session| session.network) {
             Some(Network::Exported(model, _)) => MAX_EXAMPLES.min(model.sizes().allowed.1),

@@ -117,6 +117,9 @@ pub struct ModelSpec {
     /// Contents of a `.pt2`, shared by all runs that are made of this one.
     #[serde(skip)]
     pub reads: Reads,
+    /// The graph that was kept of this network, which the user's Python builds otherwise. Not a field of a run.
+    #[serde(skip)]
+    pub graph: Option<PathBuf>,
     /// The release of transformers if none is said. Not a field of a run.
     #[serde(skip)]
     pub usual_release: UsualRelease,

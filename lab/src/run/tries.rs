@@ -9,18 +9,19 @@ use std::sync::{Mutex, PoisonError};
 use lab_analysis::combine::{End, Found, Goal, Limits, Move, Outcome, smallest};
 use lab_analysis::side_by_side;
 use lab_base::error::{Error, Result};
-use lab_base::figures::counted;
+use lab_base::figures::{counted, short};
 use lab_base::section::{MOST, NOT_HERE, Tries, Try};
 use lab_results::{TIGHT, command};
 use memcore::memory::Needs;
 use serde_json::{Map, Value};
 
-use super::changes::{self, Change};
+use super::changes::{self, Axis, Change};
 use super::figures::Figures;
+use super::network::Network;
 use super::noted::has_no_temporaries;
-use super::paper::Paper;
+use super::paper::{BeforeTraining, Paper};
 use super::session::Session;
-use super::spec::RunSpec;
+use super::spec::{ParallelSpec, RunSpec};
 
 /// Largest number of changes at once.
 const MOST_CHANGES: usize = 5;
@@ -28,6 +29,9 @@ const MOST_CHANGES: usize = 5;
 /// Allocations after which a search ends: about a second of a release build on one processor. It counts work, not time, so that an answer is the same on every
 /// machine.
 const WORK: u64 = 1_000_000;
+
+/// A network may have parameters without a gradient, but not as many as these: what certainly does not fit takes so many times the memory.
+const UNUSED: f64 = 1.1;
 
 /// Savings below this share are not worth a change.
 const WORTH: f64 = 0.05;
@@ -63,10 +67,16 @@ impl TrySearch<'_> {
     /// # Errors
     /// Those of runs; [`Error::Interrupted`].
     pub fn that_fit(&self, budget_bytes: u64) -> Result<Tries> {
-        let changes = self.changes()?;
+        let before = self.paper.before_training(&self.tried(self.spec.clone()))?;
+        let changes = self.changes(before.tensors);
         // What fits surely: a card may reserve more than was said.
         let sure = self.spec.basis().band().surely(budget_bytes);
         let room = ((budget_bytes as f64 * (1.0 - TIGHT)) as u64).min(sure);
+        if let Some(least) = self.least(before, &changes).filter(|least| *least as f64 > UNUSED * sure as f64) {
+            let order =
+                format!("Nothing here makes it fit: parameters and their gradients alone take {}", short(least));
+            return Ok(Tries { order, not_here: NOT_HERE.into(), ..Tries::default() });
+        }
         let made = Made::default();
         let whole = Room { bytes: sure, for_cudnn: self.paper.convolves(&self.tried(self.spec.clone()))? };
         let mut found = self.within(&changes, Room { bytes: room, ..whole }, &made)?;
@@ -106,10 +116,27 @@ impl TrySearch<'_> {
         Ok(Tries { order, entries, search, not_here: NOT_HERE.into() })
     }
 
-    fn changes(&self) -> Result<Vec<Change>> {
-        let mut all = changes::of(self.spec, self.session, self.paper.tensors(&self.tried(self.spec.clone()))?);
+    fn changes(&self, tensors: u64) -> Vec<Change> {
+        let mut all = changes::of(self.spec, self.session, tensors);
         all.retain(Change::may_save);
-        Ok(all)
+        all
+    }
+
+    /// Bytes that the run takes after any of these changes: parameters, and at the end of the backward pass a gradient of each. Other numeric types may halve
+    /// them. `None` if a change trains adapters instead, or if not all parameters are trained on one device.
+    fn least(&self, before: BeforeTraining, changes: &[Change]) -> Option<u64> {
+        let has = |axis: Axis| changes.iter().any(|change| change.axis() == axis);
+        let training = &self.spec.training;
+        let trains_all = match &self.session.network {
+            Network::Exported(model, _) => model.trains_all(),
+            Network::Architecture(_) | Network::Pretrained(..) => true,
+        };
+        let whole = trains_all
+            && training.freeze.is_none()
+            && training.lora.is_none()
+            && self.spec.parallel == ParallelSpec::default();
+        let each = if has(Axis::Precision) { 1 } else { 2 };
+        (whole && !has(Axis::Adapters)).then_some(each * before.parameter_bytes)
     }
 
     fn within(&self, changes: &[Change], room: Room, made: &Made) -> Result<Found<()>> {
@@ -152,7 +179,8 @@ impl TrySearch<'_> {
 
     /// Returns the single changes that save most, for a run without a limit.
     pub fn that_save(&self, as_it_is: &Figures) -> Result<Tries> {
-        let changes = self.changes()?;
+        let before = self.paper.before_training(&self.tried(self.spec.clone()))?;
+        let changes = self.changes(before.tensors);
         let one_by_one: Vec<usize> = (0..changes.len()).collect();
         let runs = side_by_side(&one_by_one, self.paper.stop, |i| {
             self.paper.figures_of_change(&self.tried(self.with(&changes, &[*i])))

@@ -173,6 +173,9 @@ impl Exporter {
 impl ModelSpec {
     /// The release that exported the network; `None` for a network that is not an export, or of a file that does not say.
     pub(super) fn exporter(&self) -> Option<Exporter> {
+        if let Some(graph) = &self.graph {
+            return Exporter::of(self.reads.torch_of_graph(graph, &self.shown_name())?);
+        }
         let path = self.model_file.as_deref().filter(|path| exported::is_export(path))?;
         Exporter::of(self.reads.torch(path)?)
     }

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use lab_base::error::{Error, Result};
 
 use super::loss::LossName;
-use super::model::Exported;
+use super::model::{Exported, is_export};
 use super::read::{Read, read, read_archive};
 use super::zoo;
 
@@ -98,6 +98,32 @@ impl Reads {
             }
             Some(tokens) => model.of_length(tokens),
             None => model.of_length(usual.min(positions)),
+        }
+    }
+
+    /// A graph that was kept of a network which the user's Python builds: an export, or a folded graph in a file. `name`: the network, for messages.
+    ///
+    /// # Errors
+    /// A file that is damaged; tokens for which the graph does not hold.
+    pub fn kept_graph(&self, path: &Path, name: &str, tokens: Option<usize>) -> Result<Exported> {
+        let model = Exported::of(self.graph(path, name)?, None)?;
+        match tokens {
+            Some(tokens) => model.of_length(tokens),
+            None => Ok(model),
+        }
+    }
+
+    /// The version of PyTorch that wrote a kept graph; `None` if the file cannot be read or does not say.
+    pub fn torch_of_graph(&self, path: &Path, name: &str) -> Option<String> {
+        self.graph(path, name).ok()?.torch.clone()
+    }
+
+    fn graph(&self, path: &Path, name: &str) -> Result<Arc<Read>> {
+        match is_export(path) {
+            true => self.read(path),
+            false => {
+                self.kept(Identity::of(path), path, || read_archive(zoo::archive_in(path, name)?, Path::new(name)))
+            }
         }
     }
 

@@ -201,6 +201,12 @@ impl Exported {
             .collect()
     }
 
+    /// True if no parameter is frozen.
+    pub fn trains_all(&self) -> bool {
+        let state = &self.read.contents.signature.state;
+        !state.iter().any(|tensor| tensor.kind == StateKind::Parameter { trained: false })
+    }
+
     /// Returns the type of the trained parameters.
     pub fn dtype(&self) -> DType {
         self.read.contents.dtype

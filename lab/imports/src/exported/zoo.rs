@@ -6,8 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
+use std::path::Path;
 
 use lab_base::error::{Error, Result};
+use lab_base::files;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -16,6 +18,10 @@ use super::lifetimes::ENTRY;
 use super::schema::{Size, TensorMeta};
 
 include!("../../zoo/list.rs");
+
+/// Largest file of a folded graph, and most bytes that it becomes.
+const MOST_PACKED: u64 = 16 << 20;
+const MOST_BYTES: u64 = 256 << 20;
 
 /// Beginning of the name of a parameter or buffer in a recorded graph.
 const TENSOR: &str = "p.";
@@ -115,10 +121,21 @@ pub(super) fn archive(name: &str, layers: Option<usize>) -> Result<Archive> {
     Ok(Archive::of_entries(name, folded.entries(name)?))
 }
 
+/// A folded graph in a file, as an archive.
+///
+/// # Errors
+/// A file that is not one, or is damaged.
+pub(super) fn archive_in(path: &Path, name: &str) -> Result<Archive> {
+    let packed = files::bytes(path, MOST_PACKED, "a folded graph")?;
+    let entries = Folded::read(name, &packed).and_then(|folded| folded.entries(name));
+    let entries = entries.map_err(|error| Error::usage(path.display().to_string(), error.to_string()))?;
+    Ok(Archive::of_entries(name, entries))
+}
+
 impl Folded {
     fn read(name: &str, packed: &[u8]) -> Result<Self> {
         let mut text = String::new();
-        let read = flate2::read::GzDecoder::new(packed).read_to_string(&mut text);
+        let read = flate2::read::GzDecoder::new(packed).take(MOST_BYTES).read_to_string(&mut text);
         let damaged = |problem: String| Error::host(format!("the recorded graph of {name}"), problem);
         read.map_err(|error| damaged(error.to_string()))?;
         serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))

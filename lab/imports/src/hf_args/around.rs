@@ -1,7 +1,5 @@
 //! Settles what the arguments mean together with the network's file: the training loop, the release, and the types.
 
-use std::path::Path;
-
 use lab_training::OptimizerKind;
 use memcore::DType;
 use memcore::optim::Implementation;
@@ -10,7 +8,7 @@ use serde_json::{Map, Value};
 use super::found::{HfArgs, Refused};
 use super::keys::{OF_SFT, OF_TRAINER, ONLY_4, ONLY_5};
 use super::meaning::plain_dtype;
-use crate::huggingface::{MAX_GRAD_NORM, REPRESENTED, Release, SavedType, Script, trainer_optimizer};
+use crate::huggingface::{Configuration, MAX_GRAD_NORM, REPRESENTED, Release, SavedType, Script, trainer_optimizer};
 
 /// Release of transformers assumed for arguments of release 4 if nothing names one: the last of release 4.
 const LAST_4: &str = "4.57";
@@ -18,8 +16,8 @@ const LAST_4: &str = "4.57";
 /// Context of a file of arguments: it decides which training loop, which release and which types they mean.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Around<'a> {
-    /// The network's `config.json`.
-    pub config: Option<&'a Path>,
+    /// The network's configuration of transformers.
+    pub config: Option<Configuration<'a>>,
     /// Release that a flag names, else the one that is installed.
     pub release: Option<Release>,
     /// Training loop that a flag names.
@@ -41,7 +39,7 @@ impl Around<'_> {
     /// Adds the fields that follow from the arguments together.
     pub(super) fn settle(&self, arguments: &Map<String, Value>, found: &mut HfArgs) {
         let has = |names: &[&str]| names.iter().any(|name| arguments.contains_key(*name));
-        let saved = self.config.and_then(|path| SavedType::of_file(path).ok());
+        let saved = self.config.and_then(|configuration| SavedType::of(configuration).ok());
         let of_4 = self.release.map_or(has(ONLY_4) && !has(ONLY_5), |release| !release.has_trainer());
         if has(OF_SFT) {
             let what = "TRL's SFTTrainer computes its loss and its metrics itself: counted as the Trainer of transformers does it";
@@ -76,7 +74,7 @@ impl Around<'_> {
 
     /// Returns the name of the type in which the network's file is saved, if it says one.
     pub(crate) fn saved_type(&self) -> Option<&'static str> {
-        match SavedType::of_file(self.config?).ok()? {
+        match SavedType::of(self.config?).ok()? {
             SavedType::Named(dtype) => Some(dtype.name()),
             _ => None,
         }
@@ -129,11 +127,15 @@ fn usual(of_4: bool, found: &mut HfArgs) {
     let fused = adamw.implementation == Implementation::Fused && !of_4;
     let clips = !found.clips_nothing;
     let fields = &mut found.fields;
+    // Another optimizer may have no fused form.
+    let is_default = !fields.contains_key("optimizer");
     let mut unless_said = |name: &str, value: Value| {
         fields.entry(name).or_insert(value);
     };
-    unless_said("optimizer", "adamw".into());
-    unless_said("optimizer-impl", if fused { "fused" } else { "foreach" }.into());
+    if is_default {
+        unless_said("optimizer", "adamw".into());
+        unless_said("optimizer-impl", if fused { "fused" } else { "foreach" }.into());
+    }
     unless_said("lr", adamw.lr.into());
     unless_said("weight-decay", adamw.weight_decay.unwrap_or_default().into());
     if clips {

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::huggingface::Configuration;
 
 fn read_json(arguments: Value) -> HfArgs {
     beside(arguments, &Around::default())
@@ -22,7 +23,7 @@ fn config(keys: Value) -> (tempfile::TempDir, std::path::PathBuf) {
 #[test]
 fn what_decides_memory_becomes_a_field() {
     let (_folder, path) = config(json!({}));
-    let around = Around { config: Some(&path), ..Around::default() };
+    let around = Around { config: Some(Configuration::File(&path)), ..Around::default() };
     let arguments = json!({
         "output_dir": "out", "per_device_train_batch_size": 4, "gradient_accumulation_steps": 8, "gradient_checkpointing": true,
         "bf16": true, "fp16": false, "optim": "adamw_torch_fused", "learning_rate": 2e-5, "max_grad_norm": 0.5, "max_seq_length": 2048,
@@ -57,12 +58,13 @@ fn the_type_of_weights_and_autocast_make_one_precision() {
         (release_4, of_bf16, None),
     ] {
         let (_folder, path) = config(config_says.clone());
-        let found = beside(arguments.clone(), &Around { config: Some(&path), ..Around::default() });
+        let found =
+            beside(arguments.clone(), &Around { config: Some(Configuration::File(&path)), ..Around::default() });
         assert_eq!(found.fields.get("precision").and_then(Value::as_str), precision, "{arguments} {config_says}");
         assert!(found.refusals.is_empty(), "{arguments} {config_says}");
     }
     let (_folder, path) = config(json!({"torch_dtype": "float16"}));
-    let around = Around { config: Some(&path), ..Around::default() };
+    let around = Around { config: Some(Configuration::File(&path)), ..Around::default() };
     for argument in ["fp16", "bf16"] {
         let refused = beside(json!({ argument: true }), &around).refusals;
         let argument = format!("{argument}=true over float16 weights");
@@ -87,8 +89,8 @@ fn arguments_never_ask_for_a_loop_that_is_not_represented() {
     let arguments = json!({"per_device_train_batch_size": 4});
     let of_release_4 = with(&arguments, json!({"overwrite_output_dir": false}));
     let around = |config: &'static str| match config {
-        "4" => Around { config: Some(&of_4), ..Around::default() },
-        "5" => Around { config: Some(&of_5), ..Around::default() },
+        "4" => Around { config: Some(Configuration::File(&of_4)), ..Around::default() },
+        "5" => Around { config: Some(Configuration::File(&of_5)), ..Around::default() },
         _ => Around::default(),
     };
     for (arguments, around, fields, note) in [
@@ -121,7 +123,7 @@ fn arguments_never_ask_for_a_loop_that_is_not_represented() {
 #[test]
 fn a_trainer_that_clips_nothing_is_refused_and_a_plain_loop_does_it() {
     let (_folder, path) = config(json!({}));
-    let around = Around { config: Some(&path), ..Around::default() };
+    let around = Around { config: Some(Configuration::File(&path)), ..Around::default() };
     for norm in [json!(0), json!(0.0), json!(null)] {
         let arguments = json!({"output_dir": "out", "max_grad_norm": norm});
         let refused = beside(arguments.clone(), &around).refusals;

@@ -21,6 +21,7 @@ mod head;
 mod head_config;
 mod inputs;
 mod keys;
+mod known;
 mod layers;
 mod library_trainer;
 mod llama;
@@ -58,6 +59,7 @@ pub use head::Head;
 use head_config::HeadConfig;
 pub use inputs::Inputs;
 use keys::Keys;
+pub use known::{Configuration, Known, find, find_without_owner, known};
 pub use library_trainer::{LibraryStep, MAX_GRAD_NORM, library_trainer, trainer_optimizer};
 use meant::Meant;
 use network::Counting;
@@ -69,7 +71,6 @@ pub use releases::{REPRESENTED, Release};
 pub use trainer::{Keep, PretrainedNetwork, PretrainedStep, train, train_from, trainer};
 
 use lab_base::error::{Error, Result};
-use lab_base::files;
 use lab_models::{Architecture, Defaults, Input, LoraTarget, Loss, Places, Task};
 
 /// Largest number of layers that a configuration may have: a hundred times as many as any has.
@@ -118,8 +119,7 @@ pub const MODEL_TYPES: [&str; 17] = [
 /// # Errors
 /// [`Error::Usage`] for a file that cannot be read, and as [`parse`].
 pub fn load(path: &Path, options: &Options) -> Result<Pretrained> {
-    let text = files::text(path, written::MAX_BYTES, "a configuration")?;
-    parse(&path.display().to_string(), &text, options)
+    Configuration::File(path).load(options)
 }
 
 /// Reads the text of a `config.json`; `file` is its name, for messages.
@@ -183,6 +183,16 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
         return Err(Error::usage(&model.file, format!("{layers} layers; at most {MAX_LAYERS} are read")));
     }
     Ok(model)
+}
+
+impl Configuration<'_> {
+    /// Reads the network.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a file that cannot be read, and as [`parse`].
+    pub fn load(&self, options: &Options) -> Result<Pretrained> {
+        parse(&self.name(), &self.text()?, options)
+    }
 }
 
 impl Pretrained {

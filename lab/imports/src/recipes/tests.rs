@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::huggingface::Configuration;
 
 /// Returns what a recipe means, around a network of transformers that this program reads itself.
 fn counted(text: &str) -> (Recipe, Counted) {
@@ -10,7 +11,7 @@ fn counted(text: &str) -> (Recipe, Counted) {
     let recipe = Recipe::read(&path).unwrap().expect("a recipe");
     let config = folder.path().join("config.json");
     std::fs::write(&config, r#"{"torch_dtype": "bfloat16"}"#).unwrap();
-    let counted = recipe.counted(&Around { config: Some(&config), ..Around::default() }).unwrap();
+    let counted = recipe.counted(&Around { config: Some(Configuration::File(&config)), ..Around::default() }).unwrap();
     (recipe, counted)
 }
 
@@ -105,6 +106,12 @@ fn weights_of_few_bits_and_types() {
         (&four["load-in-4bit"], &four["lora"], &four["lora-target"]),
         (&json!(true), &json!(16), &json!("all-linear"))
     );
+    // The Trainer's own form is fused, which bitsandbytes does not have.
+    let eight = with(
+        &AXOLOTL.lines().filter(|line| !line.starts_with("optimizer")).collect::<Vec<_>>().join("\n"),
+        "\nadapter: lora\nlora_r: 8\noptimizer: adamw_bnb_8bit\n",
+    );
+    assert_eq!((&eight["optimizer"], &eight["optimizer-impl"]), (&json!("adamw8bit"), &json!("loop")));
     let four = with(&LLAMA_FACTORY.replace("full", "lora"), "quantization_bit: 4\n");
     assert_eq!(
         (&four["load-in-4bit"], &four["lora"], &four["precision"]),

@@ -9,7 +9,8 @@ use backend_cpu::Cpu;
 use conformance::Reference;
 use lab_base::Error;
 use lab_imports::huggingface::{
-    Attention, AttentionMask, Keep, LoadAs, MODEL_TYPES, Options, Pretrained, parse, train, train_from, trainer,
+    Attention, AttentionMask, Configuration, Keep, Known, LoadAs, MODEL_TYPES, Options, Pretrained, known, parse,
+    train, train_from, trainer,
 };
 use lab_training::record::Row;
 use lab_training::{
@@ -329,4 +330,18 @@ fn schedules_decide_what_lives_until_when() {
     let device = Device::builder(Arc::new(Meta::new(card))).build();
     let error = trainer(&model, &device, &RunSettings { schedule: cleared, ..settings }, SOURCE, Keep::Output).err();
     assert!(error.unwrap().to_string().contains("no lists that layers append to"));
+}
+
+/// Every configuration that is known by name is read without a warning, and has as many parameters as are published.
+#[test]
+fn known_configurations_have_the_published_parameters() {
+    let device = Device::builder(Arc::new(Meta::new(DeviceProfile::default()))).build();
+    let counts = |one: &'static Known| {
+        let model = Configuration::Known(one).load(&Options::default()).unwrap();
+        assert!(model.warnings.is_empty(), "{}: {:?}", one.name, model.warnings);
+        trainer(&model, &device, &settings(1, 1, Precision::Bf16), SOURCE, Keep::Output).unwrap().parameter_count()
+    };
+    let all = known().iter().map(|one| (&one.name, counts(one), one.parameters));
+    let wrong: Vec<_> = all.filter(|(_, found, said)| found != said).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
 }

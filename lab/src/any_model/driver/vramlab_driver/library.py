@@ -22,7 +22,8 @@ def plan_of(source, options):
         plan.imports = ["from transformers import %s, %s" % tuple(sorted([type(config).__name__, cls.__name__]))]
         if source.config.get("quantization_config"):
             plan.notes.append("quantization_config is left out: all weights have the type above")
-        plan.build = ["config = %s.from_pretrained(%r)" % (type(config).__name__, source.path)]
+        read = "from_dict(%s)" % literal(source.config) if source.path is None else "from_pretrained(%r)" % source.path
+        plan.build = ["config = %s.%s" % (type(config).__name__, read)]
         if source.config.get("quantization_config"):
             plan.build.append("del config.quantization_config")
     if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:

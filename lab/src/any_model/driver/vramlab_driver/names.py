@@ -28,10 +28,13 @@ def need(library, name):
         raise Refused("%s needs %s, which this Python does not have" % (name, library), "pip install %s" % library)
 
 
-def find(word):
-    """Returns the source that a word names.
+def find(word, config=None):
+    """Returns the source that a word names. `config`: the configuration as data, if vramlab has it.
 
     Raises `Refused` for what names nothing, or what no installed library builds."""
+    if config is not None:
+        need("transformers", word)
+        return Source("transformers", word, config)
     function = re.match(r"^(.+\.py):([A-Za-z_]\w*)$", word)
     if function:
         if not os.path.isfile(function.group(1)):
@@ -110,6 +113,16 @@ def on_hub(name):
                 break
     raise Refused("%s is not in the hub's cache of this machine, and its config.json could not be fetched (%s)" % (name, reason),
                   "vramlab predict config.json   # with the file saved from https://huggingface.co/%s/blob/main/config.json" % name)
+
+
+def cut(source, layers):
+    """Makes a configuration that of a network's first layers."""
+    if source.config is None:
+        raise Refused("%s has no configuration whose layers can be cut" % source.name)
+    all_layers = source.config.get("num_hidden_layers")
+    kept = {name: value[:layers] if isinstance(value, list) and len(value) == all_layers else value for name, value in source.config.items()}
+    # Read from the data, not from the file.
+    source.config, source.path = dict(kept, num_hidden_layers=layers), None
 
 
 def member_of(library, member, word):

@@ -27,7 +27,9 @@ def main():
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     train = request["mode"] == "train"
     try:
-        plan, model = planned(request["model"], options)
+        if request["mode"] == "export":
+            return tell(exported(request, options), train)
+        plan, model = planned(request["model"], request.get("config"), options)
         text = program.write(plan, options)
     except Refused as refusal:
         tell({"refused": str(refusal), "instead": refusal.instead}, train)
@@ -45,9 +47,24 @@ def main():
         run(text, model, request)
 
 
-def planned(word, options):
-    """Returns the plan of what a word names, and the network without weights."""
-    source = names.find(word)
+def exported(request, options):
+    """Exports the network into the folder `into` of the request, and returns what was written."""
+    from . import graph
+
+    word, config = request["model"], request.get("config")
+
+    def first(layers):
+        return planned(word, config, dict(options), layers)
+
+    plan, model = planned(word, config, dict(options))
+    return graph.write(plan, model, options, request["into"], first)
+
+
+def planned(word, config, options, layers=None):
+    """Returns the plan of what a word names, and the network without weights. `layers`: how many of its first layers it has."""
+    source = names.find(word, config)
+    if layers is not None:
+        names.cut(source, layers)
     module = {"transformers": "library", "diffusers": "diffusion", "timm": "vision", "torchvision": "vision", "function": "own"}[source.kind]
     plan, model = importlib.import_module("." + module, __package__).plan_of(source, options)
     model = tuning.change(plan, model, options)

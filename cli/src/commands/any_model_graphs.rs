@@ -1,0 +1,277 @@
+//! Graphs of networks that the user's Python builds, kept in a folder: made after the second question, they answer the next ones without Python.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lab::any_model::{Asked, Compared, Driver, Entry, key, options};
+use lab::python::{Python, of_process};
+use lab::results::TrainResult;
+use lab::run::RunSpec;
+use serde_json::Value;
+
+use super::plan::on_paper;
+use crate::cache;
+use crate::exit::Result;
+use crate::file_lock::FileLock;
+use crate::ui::Ui;
+use crate::whole_file::WholeFile;
+
+/// Most networks that are kept, and the largest entry that is read. Bytes.
+const MOST_KEPT: usize = 100;
+const MOST_BYTES: u64 = 1 << 20;
+
+/// What is kept of one network.
+pub(super) struct Kept {
+    folder: PathBuf,
+    key: Value,
+}
+
+impl Kept {
+    /// `None` for a run that no graph answers, for a network of which nothing is kept, and without a folder.
+    pub(super) fn of(word: &str, spec: &RunSpec, python: Option<&Path>) -> Option<Self> {
+        let python = Python::find(python, &of_process).ok().flatten()?;
+        Some(Self { folder: cache::folder()?.join("networks"), key: key(word, spec, &python)? })
+    }
+
+    fn path(&self, ending: &str) -> PathBuf {
+        self.folder.join(format!("{}.{ending}", Entry::name(&self.key)))
+    }
+
+    /// What is written down of the network. What is damaged, or of another network, counts as nothing.
+    fn entry(&self) -> Option<Entry> {
+        let path = self.path("json");
+        let is_file = path.metadata().is_ok_and(|file| file.is_file() && file.len() <= MOST_BYTES);
+        let entry: Entry = if is_file { serde_json::from_slice(&fs::read(path).ok()?).ok()? } else { return None };
+        (entry.key == self.key).then_some(entry)
+    }
+
+    /// Returns the run that the graph answers, and a sentence on where the answer comes from.
+    pub(super) fn run(&self, spec: &RunSpec) -> Option<(RunSpec, String)> {
+        let entry = self.entry().filter(Entry::answers)?;
+        let path = Some(self.path("graph")).filter(|path| path.is_file())?;
+        Some((with_graph(spec, path, entry.tokens), entry.in_words()))
+    }
+
+    /// Remembers a rehearsal. The second time the network is exported for further questions. What goes wrong costs only time.
+    pub(super) fn remember(&self, word: &str, spec: &RunSpec, python: &Path, rehearsal: &TrainResult, ui: &Ui) {
+        let asked = asked(spec, rehearsal);
+        let made = match self.entry() {
+            None => self.write(&Entry { key: self.key.clone(), first: Some(asked), ..Entry::default() }, None),
+            Some(entry) if self.is_to_be_made(&entry, spec) => {
+                ui.tell_after(format!("exporting {word} for the next questions (Ctrl-C leaves it)"));
+                let first = entry.first.filter(|first| *first != asked);
+                let questions: Vec<Asked> = first.into_iter().chain([asked]).collect();
+                self.export(word, (spec, &questions), python, rehearsal, ui)
+            }
+            Some(_) => Ok(()),
+        };
+        if let Err(failure) = made {
+            ui.tell_after(format!("no graph is kept of {word}: {:#}", failure.error));
+        }
+    }
+
+    /// True if the graph of an entry is missing: not made yet, or damaged.
+    fn is_to_be_made(&self, entry: &Entry, spec: &RunSpec) -> bool {
+        let is_damaged = || spec.model.reads.kept_graph(&self.path("graph"), "graph", None).is_err();
+        entry.compared.is_empty() && entry.failed.is_none() || entry.answers() && is_damaged()
+    }
+
+    /// Exports the network and compares its graph with what was rehearsed of it.
+    fn export(
+        &self,
+        word: &str,
+        (spec, questions): (&RunSpec, &[Asked]),
+        python: &Path,
+        rehearsal: &TrainResult,
+        ui: &Ui,
+    ) -> Result<()> {
+        let driver = Driver::make(options(word, spec)?)?;
+        let chosen = rehearsal.chosen.as_ref();
+        let tokens = chosen.and_then(|chosen| chosen.tokens).and_then(|tokens| usize::try_from(tokens).ok());
+        let mut entry = Entry { key: self.key.clone(), recorded: now(), tokens, ..Entry::default() };
+        let exported = driver.export(python).and_then(|file| {
+            let each = questions.iter().map(|asked| compared(spec, asked, file.clone(), tokens));
+            Ok((each.collect::<lab::Result<Vec<_>>>()?, file))
+        });
+        match exported {
+            Ok((compared, file)) => {
+                entry.compared = compared;
+                let told = match entry.answers() {
+                    true => format!("the next questions about {word} are answered from its graph"),
+                    false => format!(
+                        "the graph of {word} differs by {} from a rehearsal and is not used",
+                        entry.difference()
+                    ),
+                };
+                self.write(&entry, Some(file.as_path()).filter(|_| entry.answers()))?;
+                ui.tell_after(told);
+                Ok(())
+            }
+            Err(lab::Error::Interrupted) => Ok(()),
+            Err(error) => {
+                entry.failed = Some(error.to_string());
+                self.write(&entry, None)?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Writes an entry, with its graph. Another process may have written more: then that stays.
+    fn write(&self, entry: &Entry, graph: Option<&Path>) -> Result<()> {
+        let path = self.path("json");
+        fs::create_dir_all(&self.folder).map_err(|error| cannot(&self.folder, &error))?;
+        let _lock = FileLock::of(&path)?;
+        if entry.compared.is_empty() && entry.failed.is_none() && self.entry().is_some() {
+            return Ok(());
+        }
+        if let Some(graph) = graph {
+            let bytes = fs::read(graph).map_err(|error| cannot(graph, &error))?;
+            whole(&self.path("graph"), &bytes)?;
+        }
+        whole(&path, serde_json::to_string(entry).unwrap_or_default().as_bytes())?;
+        self.forget_the_oldest();
+        Ok(())
+    }
+
+    /// Removes what was written first of too many.
+    fn forget_the_oldest(&self) {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut found: Vec<_> = entries
+            .filter(|entry| entry.path().extension().is_some_and(|ending| ending == "json"))
+            .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+            .collect();
+        found.sort();
+        for (_, path) in found.iter().rev().skip(MOST_KEPT) {
+            let _ = fs::remove_file(path.with_extension("graph"));
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let written = WholeFile::beside(path).and_then(|mut file| {
+        file.file().write_all(bytes)?;
+        file.appear(path)
+    });
+    Ok(written.map_err(|error| cannot(path, &error))?)
+}
+
+fn cannot(path: &Path, error: &std::io::Error) -> lab::Error {
+    lab::Error::host(path.display().to_string(), error.to_string())
+}
+
+/// The run with a graph in place of the network.
+fn with_graph(spec: &RunSpec, graph: PathBuf, tokens: Option<usize>) -> RunSpec {
+    let mut spec = spec.clone();
+    spec.model.graph = Some(graph);
+    spec.model.sequence = spec.model.sequence.or(tokens);
+    spec.training.batch = spec.training.batch.or(Some(1));
+    spec
+}
+
+/// A rehearsed question with its answer.
+fn asked(spec: &RunSpec, rehearsal: &TrainResult) -> Asked {
+    let fits = rehearsal.prediction.as_ref().is_some_and(|prediction| prediction.fits == Some(true));
+    let peak = rehearsal.peak.as_ref().map_or((0, 0), |peak| (peak.bytes, peak.reserved_bytes));
+    Asked { fields: spec.said(), peak, fits }
+}
+
+/// Compares a dry run of a graph with the rehearsal of the same run.
+fn compared(spec: &RunSpec, asked: &Asked, graph: PathBuf, tokens: Option<usize>) -> lab::Result<Compared> {
+    let run = RunSpec::default().with(asked.fields.iter().map(|(name, value)| (name.as_str(), value)))?;
+    let mut run = with_graph(&run, graph, tokens);
+    run.model.reads = spec.model.reads.clone();
+    let figures = on_paper().figures(&run)?;
+    let in_room = figures.room.and_then(|room| room.reserved_bytes).filter(|_| asked.fits);
+    Ok(Compared {
+        batch: run.training.batch.unwrap_or(1),
+        tokens: run.model.sequence,
+        graph: (figures.allocated_bytes, in_room.unwrap_or(figures.reserved_bytes)),
+        rehearsal: asked.peak,
+    })
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A recorded graph, as the driver writes them.
+    const GRAPH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/imports/zoo/olmo-2-7b.json.gz");
+
+    fn kept(folder: &Path) -> Kept {
+        Kept { folder: folder.join("networks"), key: json!(["a network"]) }
+    }
+
+    fn entry(kept: &Kept, graph: (u64, u64)) -> Entry {
+        let compared = Compared { batch: 2, tokens: Some(512), graph, rehearsal: (1_000_000, 2_000_000) };
+        Entry { key: kept.key.clone(), tokens: Some(512), compared: vec![compared], ..Entry::default() }
+    }
+
+    fn spec() -> RunSpec {
+        RunSpec::default().with([("model-file", &json!("olmo.json"))]).unwrap()
+    }
+
+    #[test]
+    fn a_graph_answers_what_the_network_takes() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = kept(folder.path());
+        assert!(kept.run(&spec()).is_none(), "nothing is kept");
+        kept.write(&entry(&kept, (1_000_000, 2_000_000)), Some(Path::new(GRAPH))).unwrap();
+        let (run, origin) = kept.run(&spec()).unwrap();
+        assert!(origin.contains("that of a rehearsal at batch 2 × 512 tokens"), "{origin}");
+        let zoo = RunSpec::default()
+            .with([("model", &json!("olmo-2-7b")), ("sequence", &json!(512)), ("batch", &json!(1))])
+            .unwrap();
+        let figures =
+            |spec| on_paper().figures(spec).map(|found| (found.allocated_bytes, found.reserved_bytes)).unwrap();
+        assert_eq!(figures(&run), figures(&zoo));
+    }
+
+    #[test]
+    fn what_is_damaged_or_differs_answers_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = kept(folder.path());
+        kept.write(&entry(&kept, (1_001_000, 2_000_000)), None).unwrap();
+        assert!(kept.run(&spec()).is_none(), "it differs from the rehearsal");
+        let near = entry(&kept, (1_000_000, 2_000_000));
+        kept.write(&near, Some(Path::new(GRAPH))).unwrap();
+        assert!(kept.run(&spec()).is_some() && !kept.is_to_be_made(&near, &spec()));
+        fs::write(kept.path("graph"), "half").unwrap();
+        let (run, _) = kept.run(&spec()).unwrap();
+        assert!(matches!(on_paper().figures(&run), Err(lab::Error::Usage { .. })), "rehearsed instead");
+        assert!(kept.is_to_be_made(&near, &spec()), "made anew");
+        fs::write(kept.path("json"), "{").unwrap();
+        assert!(kept.run(&spec()).is_none() && kept.entry().is_none());
+        let other = Kept { key: json!(["another"]), folder: kept.folder.clone() };
+        fs::write(kept.path("json"), serde_json::to_string(&entry(&other, (1, 1))).unwrap()).unwrap();
+        assert!(kept.entry().is_none(), "of another network under the same name");
+    }
+
+    #[test]
+    fn a_first_question_takes_no_graph_away_and_few_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = kept(folder.path());
+        kept.write(&entry(&kept, (1_000_000, 2_000_000)), Some(Path::new(GRAPH))).unwrap();
+        let first = Entry { key: kept.key.clone(), ..Entry::default() };
+        std::thread::scope(|scope| {
+            (0..4).for_each(|_| drop(scope.spawn(|| kept.write(&first, None).unwrap())));
+        });
+        assert!(kept.run(&spec()).is_some());
+        for number in 0..MOST_KEPT {
+            let other = Kept { key: json!([number]), folder: kept.folder.clone() };
+            other.write(&Entry { key: other.key.clone(), ..Entry::default() }, None).unwrap();
+        }
+        let left = fs::read_dir(&kept.folder).unwrap().count();
+        assert_eq!(left, MOST_KEPT, "{left}");
+        assert!(kept.run(&spec()).is_none(), "the oldest is forgotten");
+    }
+}

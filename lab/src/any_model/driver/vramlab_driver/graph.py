@@ -1,0 +1,100 @@
+"""Exports a network for further questions: the graph of the whole, or of its first layers, from which that of all others follows."""
+
+import gzip
+import json
+import os
+import re
+import zipfile
+
+from . import fold
+from .plan import Refused
+
+# Most numbered modules of a network that is traced as a whole, and most layers that are traced of one that repeats.
+MOST_MODULES, MOST_LAYERS = 64, 12
+# What the program's forward pass is for a class that computes its own loss.
+PLAIN = ["outputs = model(**batch)", "loss = outputs.loss"]
+STACK = re.compile(r"(^|\.)(layers|layer|h|blocks|block)$")
+
+
+def write(plan, model, options, into, again):
+    """Exports the network into the folder `into`, and returns what was written. `again(config)` plans a network of the same class.
+
+    Raises `Refused` with the reason if the network has no graph."""
+    if plan.forward != PLAIN or any(one.nested for one in plan.inputs):
+        raise Refused("only a network that returns its own loss is exported")
+    stack = stack_of(model)
+    kinds = kinds_of(model, stack) if stack else []
+    layers = enough(kinds)
+    config = getattr(model, "config", None)
+    if layers and hasattr(config, "num_hidden_layers") and config.num_hidden_layers == len(kinds):
+        try:
+            return folded(plan, model, options, into, layers, kinds, again)
+        except fold.Cannot as error:
+            reason = str(error).split(":")[0]
+            if plan.layers > MOST_MODULES:
+                raise Refused("its layers do not repeat (%s)" % reason) from None
+    if plan.layers > MOST_MODULES:
+        raise Refused("%d numbered modules are too many to trace" % plan.layers)
+    path = os.path.join(into, "graph.pt2")
+    export(plan, model, options, path)
+    return {"file": path}
+
+
+def folded(plan, model, options, into, layers, kinds, again):
+    """Exports the first layers, and folds them."""
+    first, cut = again(layers)
+    path = os.path.join(into, "first.pt2")
+    export(first, cut, options, path)
+    with zipfile.ZipFile(path) as archive:
+        entry = lambda ending: json.loads(archive.read(next(one for one in archive.namelist() if one.endswith(ending))))
+        program, beside = entry("models/model.json"), entry("extra/vramlab.json")
+    if beside.get("recorded"):
+        raise Refused("torch.export cannot follow it")
+    graph = fold.fold(program, beside, kinds)
+    if len(graph["layers"]) != 1:
+        raise fold.Cannot("several stacks of layers")
+    graph.update(positions=2**31, library=plan.library, **{"class": plan.class_name})
+    path = os.path.join(into, "graph.json.gz")
+    with open(path, "wb") as file:
+        file.write(gzip.compress(json.dumps(graph, separators=(",", ":")).encode(), 6, mtime=0))
+    return {"file": path}
+
+
+def export(plan, model, options, path):
+    """Exports one network. The batch is at least 2, so that PyTorch leaves it open."""
+    import torch
+
+    from .exporting.export import export as exported
+
+    space = {"torch": torch, "BATCH": max(2, options["batch"]), "SEQUENCE": plan.tokens}
+    inputs = {one.name: eval(one.expression, space) for one in plan.inputs}
+    exported(model.train(), path=path, **inputs)
+
+
+def stack_of(model):
+    """The one list of layers that repeats, or None."""
+    found = [module for name, module in model.named_modules() if type(module).__name__ == "ModuleList" and STACK.search(name) and len(module) > 3]
+    return found[0] if len(found) == 1 else None
+
+
+def kinds_of(model, stack):
+    """A word for each layer: equal for layers that are made alike."""
+    config = getattr(model, "config", None)
+    types = getattr(config, "layer_types", None) or [""] * len(stack)
+    rotates = getattr(config, "no_rope_layers", None) or [1] * len(stack)
+    if len(types) != len(stack) or len(rotates) != len(stack):
+        return []
+    made = ["%s %s %s" % (type(layer).__name__, kind, rotated) + "".join(
+        " %s%s%s" % (name, tuple(part.shape), part.requires_grad) for name, part in layer.named_parameters())
+        for layer, kind, rotated in zip(stack, types, rotates)]
+    numbers = {}
+    return ["kind %d" % numbers.setdefault(one, len(numbers)) for one in made]
+
+
+def enough(kinds):
+    """The fewest first layers that show every kind after every other that it follows, and end as the network does; 0 if these are too many."""
+    keys = ["layer %d" % layer if layer < 2 else "%s after %s" % (kinds[layer], kinds[layer - 1]) for layer in range(len(kinds))]
+    for layers in range(4, min(MOST_LAYERS, len(kinds) - 1) + 1):
+        if set(keys) <= set(keys[:layers - 1]) and keys[layers - 1] == keys[-1]:
+            return layers
+    return 0
