@@ -154,8 +154,9 @@ def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1
 
 
 def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps=6, every=0, size=4, average=False, hold=("inputs", "outputs", "loss"),
-                    frozen="", dtype=torch.float32, accumulate=1, adapters=None, optimized=slow_adamw, **sizes):
-    """A small network of transformers, by its own loss; returns its configuration. `adapters` puts some on it before it is moved."""
+                    frozen="", dtype=torch.float32, accumulate=1, adapters=None, optimized=slow_adamw, checkpoints=False, autocast=None, loss_of=None, **sizes):
+    """A small network of transformers, by its own loss, or by `loss_of(model, batch)`; returns its configuration. `adapters` puts some on it before it is
+    moved."""
     import transformers
 
     config = getattr(transformers, name + "Config")(**sizes)
@@ -163,6 +164,8 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
     model = getattr(transformers, head)._from_config(config, dtype=dtype)
     model = (adapters(model) if adapters else model).to(DEVICE)
     model.train()
+    if checkpoints:
+        model.gradient_checkpointing_enable()
     if frozen:
         freeze(model, frozen)
     optimizer = optimized(model.parameters())
@@ -193,8 +196,12 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
             if micro == 0:
                 optimizer.zero_grad()
                 row(f"s{step}.zero_grad")
-            out = model(**batch)
-            loss = out.loss
+            with torch.autocast("cuda", dtype=autocast, enabled=autocast is not None):
+                if loss_of:
+                    loss = loss_of(model, batch)
+                else:
+                    out = model(**batch)
+                    loss = out.loss
             if accumulate > 1:
                 loss = loss / accumulate
             row(at + "forward")

@@ -12,12 +12,18 @@ import sys
 # Small networks, by the fields of a run. A name with `hf-` is a configuration of transformers, one with `export-` a program of `scripts/export`.
 NETWORKS: "dict[str, dict]" = {
     "mlp": {"model": "mlp", "layers": 4, "width": 1024, "features": 512, "batch": 48}, "gpt": {"model": "gpt", "batch": 4}, "cnn": {"model": "simple-cnn", "batch": 16},
-    "hf-llama": {"batch": 2, "sequence": 48}, "hf-gpt2": {"batch": 2, "sequence": 48}, "export-mlp": {"batch": 30}, "export-swiglu": {"batch": 30},
+    "hf-llama": {"batch": 2, "sequence": 48}, "hf-gpt2": {"batch": 2, "sequence": 48}, "hf-qwen2": {"batch": 3, "sequence": 40},
+    "hf-neox": {"batch": 2, "sequence": 48}, "hf-opt": {"batch": 2, "sequence": 32}, "export-mlp": {"batch": 30}, "export-swiglu": {"batch": 30},
 }
 CONFIGS: "dict[str, tuple[str, dict]]" = {
     "hf-llama": ("Llama", dict(vocab_size=1024, hidden_size=256, intermediate_size=448, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
                                max_position_embeddings=48)),
     "hf-gpt2": ("GPT2", dict(vocab_size=900, n_positions=48, n_embd=192, n_layer=3, n_head=4, bos_token_id=0, eos_token_id=1)),
+    "hf-qwen2": ("Qwen2", dict(vocab_size=3000, hidden_size=128, intermediate_size=320, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                               max_position_embeddings=64, tie_word_embeddings=True)),
+    "hf-neox": ("GPTNeoX", dict(vocab_size=2000, hidden_size=128, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64)),
+    "hf-opt": ("OPT", dict(vocab_size=2500, hidden_size=128, word_embed_proj_dim=128, ffn_dim=512, num_hidden_layers=2, num_attention_heads=4,
+                           max_position_embeddings=64)),
 }
 STEPS = 3
 
@@ -57,6 +63,21 @@ BITSANDBYTES = {
     "paged-ademamix": "PagedAdEMAMix", "paged-adam8bit": "PagedAdam8bit",
 }
 
+# The end of a network: the loss in place of the network's own.
+AUTOCAST, TWICE, BLOCKS = {"precision": "autocast-bf16"}, {"accumulate": 2}, {"checkpoint": "blocks"}
+ENDS = [
+    ("checkpointed", "hf-llama", {}), ("checkpointed", "hf-llama", NARROW), ("checkpointed", "hf-gpt2", AUTOCAST), ("checkpointed", "hf-qwen2", BLOCKS | NARROW),
+    ("chunked", "hf-llama", {}), ("chunked:4", "hf-llama", NARROW), ("chunked:7", "hf-llama", AUTOCAST), ("chunked:3", "hf-gpt2", TWICE),
+    ("chunked:5", "hf-qwen2", NARROW), ("chunked:4", "hf-qwen2", BLOCKS | AUTOCAST), ("chunked:2", "hf-neox", NARROW | TWICE), ("chunked:1", "hf-opt", {}),
+]
+
+
+def ended(loss, network, fields):
+    """A loss in a network."""
+    said = " ".join(str(value) for value in fields.values())
+    return {"name": f"{loss} {network} {said}".strip(), "network": network, "fields": {**NETWORKS[network], "steps": STEPS, "optimizer": "adamw", "optimizer-impl": "loop",
+                                                                                       "loss": loss, **fields}}
+
 
 def program(name, network, fields):
     """An optimizer in a network."""
@@ -65,7 +86,7 @@ def program(name, network, fields):
 
 
 GROUPS: "dict[str, list]" = {"optimizers_torch": OF_TORCH, "optimizers_factored": FACTORED, "optimizers_bitsandbytes": OF_BITSANDBYTES,
-                             "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES}
+                             "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS}
 
 
 def optimizer_of(fields):
@@ -82,10 +103,42 @@ def optimizer_of(fields):
         import transformers
 
         return functools.partial(transformers.Adafactor, lr=1e-4, scale_parameter=False, relative_step=False, **decay)
-    kind, arguments = TORCH[name]
+    kind, arguments = {**TORCH, "adamw": ("AdamW", {})}[name]
     form = {"foreach": fields["optimizer-impl"] == "foreach"} if "optimizer-impl" in fields else {}
     more = {"maximize": True} if fields.get("maximize") else {}
     return functools.partial(getattr(torch.optim, kind), lr=1e-4, **{**arguments, **decay}, **form, **more)
+
+
+def loss_of(name):
+    """What computes the loss of that name from a network of transformers and a batch: `checkpointed`, or `chunked:N`."""
+    import torch
+    from torch.nn import functional as F
+    from torch.utils.checkpoint import checkpoint
+
+    def checkpointed(model, batch):
+        hidden = model.base_model(input_ids=batch["input_ids"]).last_hidden_state
+
+        def head_and_loss(hidden, labels):
+            return model.loss_function(model.get_output_embeddings()(hidden), labels, vocab_size=model.config.vocab_size)
+
+        return checkpoint(head_and_loss, hidden, batch["labels"], use_reentrant=False)
+
+    def chunked(model, batch):
+        hidden = model.base_model(input_ids=batch["input_ids"]).last_hidden_state
+        labels = F.pad(batch["labels"], (0, 1), value=-100)[:, 1:].reshape(-1)
+
+        def head_and_loss(hidden, labels):
+            return F.cross_entropy(model.get_output_embeddings()(hidden).float(), labels, reduction="sum")
+
+        hidden, total = hidden.view(-1, hidden.shape[-1]), None
+        for part, targets in zip(hidden.chunk(chunks), labels.chunk(chunks)):
+            loss = checkpoint(head_and_loss, part, targets, use_reentrant=False)
+            total = loss if total is None else total + loss
+        # Every label counts but the one behind the last token of an example.
+        return total / (len(batch["labels"]) * (batch["labels"].shape[1] - 1))
+
+    chunks = int(name.partition(":")[2] or 8)
+    return chunked if name.startswith("chunked") else checkpointed
 
 
 def run(row, case):
@@ -97,9 +150,12 @@ def run(row, case):
     fields, network = case["fields"], case["network"]
     optimized, batch = optimizer_of(fields), fields["batch"]
     dtype = {"bf16": torch.bfloat16}.get(fields.get("precision"), torch.float32)
+    autocast = torch.bfloat16 if fields.get("precision") == "autocast-bf16" else None
     if network in CONFIGS:
         family, sizes = CONFIGS[network]
-        return loops.of_transformers(row, family, (batch,), (fields["sequence"],), STEPS, dtype=dtype, optimized=optimized, **sizes)["config"]
+        return loops.of_transformers(row, family, (batch,), (fields["sequence"],), STEPS, dtype=dtype, optimized=optimized,
+                                     accumulate=fields.get("accumulate", 1), checkpoints="checkpoint" in fields, autocast=autocast,
+                                     loss_of=loss_of(fields["loss"]) if "loss" in fields else None, **sizes)["config"]
     if network.startswith("export-"):
         loops.exported(row, network[len("export-"):], (batch,), STEPS, optimized=optimized)
         return None
@@ -126,7 +182,8 @@ def recorded(case):
 
 def main():
     if sys.argv[1:]:
-        print(json.dumps([program(*words) for words in GROUPS[sys.argv[1]]]))
+        made = ended if sys.argv[1] == "ends" else program
+        print(json.dumps([made(*words) for words in GROUPS[sys.argv[1]]]))
     else:
         print(*GROUPS, sep="\n")
 

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Command};
-use lab::exported::{LossName, Reads};
+use lab::exported::Reads;
 use lab::huggingface::{AttentionMask, Head, Keep, Release, Script};
 use lab::models::Recompute;
-use lab::run::{AttentionName, ModelSpec, UsualRelease};
+use lab::run::{AttentionName, LossChoice, ModelSpec, UsualRelease};
 
 use super::values;
 
@@ -100,9 +100,10 @@ pub(crate) struct ModelArgs {
     #[arg(long, requires = "load_in_4bit")]
     pub double_quant: bool,
     /// The loss if the network gives no scalar: sum or mean of its first output, cross-entropy against classes, mse against values (a .pt2) [default:
-    /// the network's own scalar; else cross-entropy if the output is [batch, classes], otherwise mean].
-    #[arg(long, value_name = "NAME", value_parser = values::one_of::<LossName>(LossName::NAMES))]
-    pub loss: Option<LossName>,
+    /// the network's own scalar; else cross-entropy if the output is [batch, classes], otherwise mean]. A decoder's config.json: checkpointed or
+    /// chunked:N, output layer and loss computed again in backward, of all tokens or of N parts in turn.
+    #[arg(long, value_name = "NAME", value_parser = values::one_of::<LossChoice>(LossChoice::NAMES))]
+    pub loss: Option<LossChoice>,
     /// The training loop: plain (batch, zero_grad, forward, backward, step), or trainer: that of transformers' Trainer, without a cache, with fused
     /// AdamW over two groups, lr 5e-5, no weight decay, gradients clipped at 1.0, unless flags say otherwise (transformers) [default: plain].
     #[arg(long = "loop", value_name = "KIND", value_parser = values::one_of::<Script>(Script::NAMES))]

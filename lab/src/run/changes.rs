@@ -8,7 +8,7 @@ use lab_training::{OptimizerKind, Precision, RunSettings};
 use memcore::Profile;
 use memcore::optim::Implementation;
 
-use super::choices::{AllocatorName, AttentionName, OptimizerForm, ZeroGrad};
+use super::choices::{AllocatorName, AttentionName, LossChoice, OptimizerForm, ZeroGrad};
 use super::network::Network;
 use super::session::Session;
 use super::spec::RunSpec;
@@ -42,6 +42,7 @@ pub(super) enum Axis {
     Checkpoint,
     Attention,
     Keep,
+    Loss,
     ZeroGrad,
     Allocator,
     Buckets,
@@ -113,9 +114,13 @@ impl Change {
     pub(super) fn as_move(&self) -> Move {
         let helps = match self.axis {
             // The fused kernel makes no temporaries, and a loop makes one at a time.
-            Axis::Form | Axis::Checkpoint | Axis::Attention | Axis::Keep | Axis::ZeroGrad | Axis::Allocator => {
-                Helps::Always
-            }
+            Axis::Form
+            | Axis::Checkpoint
+            | Axis::Attention
+            | Axis::Keep
+            | Axis::Loss
+            | Axis::ZeroGrad
+            | Axis::Allocator => Helps::Always,
             // Gradients exist while the next micro-batch runs; what is gathered exists beside the shards.
             Axis::Split | Axis::Buckets | Axis::Zero => Helps::Often,
             Axis::Sequence | Axis::Precision | Axis::Optimizer | Axis::LargerOptimizer | Axis::Adapters => {
@@ -234,12 +239,14 @@ fn lines(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
             spec.model.attention = Some(AttentionName::Sdpa);
         }));
     }
-    if script == Script::Transformers && model.keep.unwrap_or_default() == Keep::Output {
+    let holds_scores = model.loss.is_none() && model.keep.unwrap_or_default() == Keep::Output;
+    if script == Script::Transformers && holds_scores {
         let line = "loss = model(**batch).loss";
         changes.push(Change::new((Axis::Keep, size::LINE), "only the loss kept", line, |spec| {
             spec.model.keep = Some(Keep::Loss);
         }));
     }
+    changes.extend(end(spec, session));
     if !session.run.set_to_none {
         let line = "optimizer.zero_grad(set_to_none=True)";
         changes.push(Change::new((Axis::ZeroGrad, size::LINE), "gradients freed", line, |spec| {
@@ -247,6 +254,26 @@ fn lines(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
         }));
     }
     changes
+}
+
+/// Parts of the tokens whose scores exist at a time, in the proposed form of a loss.
+const CHUNKS: usize = 8;
+
+/// The loss of a decoder in parts of its tokens, where nothing else is said of it.
+fn end(spec: &RunSpec, session: &Session) -> Option<Change> {
+    let Network::Pretrained(model, _) = &session.network else { return None };
+    let others = spec.model.loss.is_some()
+        || spec.model.by_trainer()
+        || spec.shape.eval_every.is_some()
+        || spec.training.data.as_deref().is_some_and(|data| data != "synthetic")
+        || spec.parallel != RunSpec::default().parallel;
+    if others || !model.predicts_next() {
+        return None;
+    }
+    let line = "checkpoint(head_and_loss, h, y, use_reentrant=False) for h, y in zip(hidden.chunk(8), labels.chunk(8))";
+    Some(Change::new((Axis::Loss, size::LINE + 1), "loss in 8 chunks", line, |spec| {
+        (spec.model.loss, spec.model.keep) = (Some(LossChoice::Chunked(CHUNKS)), None);
+    }))
 }
 
 /// Forms of the optimizer that take less, the least last.

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use lab_base::figures::grouped;
 use lab_base::{as_text, named};
-use lab_imports::huggingface::Attention;
+use lab_imports::exported::LossName;
+use lab_imports::huggingface::{Attention, End};
 use memcore::backend::Tf32;
 use memcore::optim::Implementation;
 
@@ -173,6 +174,72 @@ impl fmt::Display for SizeList {
 }
 
 as_text!(SizeList);
+
+/// What the loss is, or how it is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossChoice {
+    /// A function of a `.pt2`'s first output.
+    Named(LossName),
+    /// A decoder's own, with output layer and loss under `torch.utils.checkpoint`.
+    Checkpointed,
+    /// The same in so many parts of the tokens.
+    Chunked(usize),
+}
+
+/// Parts of `chunked` unless said: those of torchtune's losses.
+const CHUNKS: usize = 8;
+
+/// The most parts.
+const MAX_CHUNKS: usize = 4096;
+
+impl LossChoice {
+    /// Names as they are offered.
+    pub const NAMES: &'static [&'static str] =
+        &["sum", "mean", "cross-entropy", "nll", "mse", "checkpointed", "chunked", "chunked:N"];
+
+    /// The function of a `.pt2`'s output.
+    pub fn of_output(self) -> Option<LossName> {
+        if let Self::Named(name) = self { Some(name) } else { None }
+    }
+
+    /// How a decoder's loss is computed.
+    pub fn end(self) -> Option<End> {
+        match self {
+            Self::Named(_) => None,
+            Self::Checkpointed => Some(End::Checkpointed),
+            Self::Chunked(parts) => Some(End::Chunked(parts)),
+        }
+    }
+}
+
+impl FromStr for LossChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = match text.strip_prefix("chunked") {
+            Some("") => return Ok(Self::Chunked(CHUNKS)),
+            Some(rest) => rest.strip_prefix(':'),
+            None if text == "checkpointed" => return Ok(Self::Checkpointed),
+            None => return text.parse().map(Self::Named),
+        };
+        match number.and_then(|number| number.parse().ok()) {
+            Some(parts @ 1..=MAX_CHUNKS) => Ok(Self::Chunked(parts)),
+            _ => Err(format!("{text:?}: expected chunked, or chunked:N with N from 1 to {MAX_CHUNKS}")),
+        }
+    }
+}
+
+impl fmt::Display for LossChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(name) => name.fmt(f),
+            Self::Checkpointed => f.write_str("checkpointed"),
+            Self::Chunked(parts) => write!(f, "chunked:{parts}"),
+        }
+    }
+}
+
+as_text!(LossChoice);
 
 /// A variable of an environment: `NAME=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]

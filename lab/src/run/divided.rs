@@ -8,6 +8,7 @@ use lab_training::data_parallel::{DataParallelResult, DataParallelSettings, Stag
 use lab_training::{Failed, Progress, RunSettings, Schedule};
 use memcore::{DType, Device};
 
+use super::choices::LossChoice;
 use super::flat::{End, Ends};
 use super::network::Network;
 use super::session::{Session, flow};
@@ -103,6 +104,11 @@ fn check(spec: &RunSpec, session: &Session, stage: Stage) -> Result<()> {
             "attention-mask",
             divides && model.attention_mask.is_some_and(|mask| mask != AttentionMask::None),
             "with zero 3 it is not represented",
+        ),
+        (
+            "loss",
+            divides && model.loss.and_then(LossChoice::end).is_some(),
+            "with zero 3 only the network's own is represented; with zero 2 the others are",
         ),
         (
             "keep",

@@ -33,7 +33,9 @@ mod variants;
 mod with_cudnn;
 mod workspaces;
 
-pub use choices::{AllocatorName, AttentionName, EvalKeep, OptimizerForm, SizeList, Tf32Choice, Variable, ZeroGrad};
+pub use choices::{
+    AllocatorName, AttentionName, EvalKeep, LossChoice, OptimizerForm, SizeList, Tf32Choice, Variable, ZeroGrad,
+};
 pub use devices::{CutList, DeviceList, DeviceName};
 pub use divided::Divided;
 pub use figures::{Figures, Room};

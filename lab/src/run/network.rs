@@ -11,7 +11,7 @@ use lab_training::pipeline::{self, PipelineResult, PipelineSettings};
 use lab_training::{self, Continuation, Failed, Progress, RunResult, RunSettings, Source};
 use memcore::Device;
 
-use super::choices::AttentionName;
+use super::choices::{AttentionName, LossChoice};
 use super::spec::ModelSpec;
 
 /// A network that is not on a device yet.
@@ -78,6 +78,9 @@ impl Network {
             let problem = format!("{recompute}: a config.json of transformers has none and blocks");
             return Err(Error::usage("checkpoint", problem));
         }
+        if spec.loss.is_some_and(|loss| loss.end().is_none()) {
+            return Err(Error::usage("loss", "a config.json of transformers has its own, checkpointed and chunked"));
+        }
         if spec.by_trainer() && spec.keep.is_some() {
             return Err(Error::usage("keep", "with --loop trainer nothing of a result is held"));
         }
@@ -110,7 +113,7 @@ impl Network {
                 ..spec.options()
             };
             others.only(name, &[])?;
-            let model = spec.reads.recorded(name, spec.layers, spec.sequence, USUAL_TOKENS, spec.loss)?;
+            let model = spec.reads.recorded(name, spec.layers, spec.sequence, USUAL_TOKENS, spec.loss_of_output()?)?;
             let model = model.recomputing(&spec.checkpoint.clone().unwrap_or_default())?;
             check_attention(&model, spec.attention)?;
             let notes = model.notes();
@@ -118,10 +121,15 @@ impl Network {
         }
         let Some(path) = spec.model_file.as_deref().filter(|path| exported::is_export(path)) else {
             spec.model_file.as_deref().map_or(Ok(()), exported::check_ending)?;
-            let field = if spec.adversary.is_some() { Some("adversary") } else { spec.loss.map(|_| "loss") };
-            return match field {
-                Some(field) => Err(Error::usage(field, "only a model.pt2 of torch.export has it")),
-                None => Ok(None),
+            return match (spec.adversary.is_some(), spec.loss) {
+                (true, _) => Err(Error::usage("adversary", "only a model.pt2 of torch.export has it")),
+                (false, Some(LossChoice::Named(_))) => {
+                    Err(Error::usage("loss", "only a model.pt2 of torch.export has it"))
+                }
+                (false, Some(_)) if !spec.is_pretrained() => {
+                    Err(Error::usage("loss", "checkpointed and chunked are for a config.json of transformers"))
+                }
+                (false, _) => Ok(None),
             };
         };
         let others =
@@ -131,7 +139,7 @@ impl Network {
             return Err(Error::usage(field, "only a config.json of transformers has it"));
         }
         let recompute = spec.checkpoint.clone().unwrap_or_default();
-        let model = spec.reads.load(path, spec.loss)?.recomputing(&recompute)?;
+        let model = spec.reads.load(path, spec.loss_of_output()?)?.recomputing(&recompute)?;
         let model = match spec.sequence {
             Some(tokens) => model.of_length(tokens)?,
             None => model,
@@ -339,7 +347,21 @@ impl ModelSpec {
             built_on_device: self.built_on_device,
             load_as: self.release().loads_as(),
             script: self.script.unwrap_or(Script::Plain),
+            end: self.loss.and_then(LossChoice::end).unwrap_or_default(),
             ..huggingface::Options::default()
+        }
+    }
+
+    /// Returns the function of a `.pt2`'s output.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a form of a decoder's loss.
+    fn loss_of_output(&self) -> Result<Option<exported::LossName>> {
+        match self.loss {
+            Some(choice) if choice.of_output().is_none() => {
+                Err(Error::usage("loss", "checkpointed and chunked are for a config.json of transformers"))
+            }
+            choice => Ok(choice.and_then(LossChoice::of_output)),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lab_base::backends::{Entry, Remark};
 use lab_base::error::{Error, Result};
 use lab_base::figures::counted;
-use lab_imports::huggingface::{self, MAX_GRAD_NORM};
+use lab_imports::huggingface::{self, Keep, MAX_GRAD_NORM};
 use lab_imports::model_file;
 use lab_models::{Defaults, Input, Lora, Quantized};
 use lab_training::data::{DataSpec, Split, Synthetic};
@@ -15,7 +15,7 @@ use lab_training::record::RowsKept;
 use lab_training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source};
 use memcore::optim::Implementation;
 
-use super::choices::{OptimizerForm, SizeList, ZeroGrad};
+use super::choices::{LossChoice, OptimizerForm, SizeList, ZeroGrad};
 use super::network::Network;
 use super::premises::{self, OfFile};
 use super::profile;
@@ -238,8 +238,26 @@ fn lora(spec: &RunSpec, network: &Network) -> Result<Option<Lora>> {
     Ok(Some(Lora { rank: at_least_1("lora", *rank)?, target, dropout, dora: *dora }))
 }
 
+/// Refuses a loss of hidden states where it was not recorded.
+fn check_end(spec: &RunSpec) -> Result<()> {
+    if spec.model.loss.and_then(LossChoice::end).is_none() {
+        return Ok(());
+    }
+    let of_a_data_set = spec.training.data.as_deref().is_some_and(|data| data != "synthetic");
+    let problem = match spec {
+        _ if spec.shape.eval_every.is_some() => "an evaluation has the network's own loss; leave out --eval-every",
+        _ if of_a_data_set => "the accuracy on a data set needs the scores of all tokens; leave out --data",
+        _ if spec.model.keep == Some(Keep::Output) => {
+            "of a loss of hidden states nothing else is held; leave out --keep"
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::usage("loss", problem))
+}
+
 /// Refuses what the network or the data cannot have of a loop.
 fn check_loop(spec: &RunSpec, network: &Network, run: &RunSettings) -> Result<()> {
+    check_end(spec)?;
     if spec.shape == LoopSpec::default() {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use lab_base::bytes::{ByteSize, MemorySize};
-use lab_imports::exported::{LossName, Reads};
+use lab_imports::exported::Reads;
 use lab_imports::huggingface::{AttentionMask, Head, Keep, REPRESENTED, Release, Script};
 use lab_models::{Freeze, LoraTarget, Recompute};
 use lab_training::pipeline;
@@ -11,7 +11,9 @@ use lab_training::{Ema, Evaluation, Hold, OptimizerKind, Precision, Turns};
 use memcore::profile::ConvolutionWorkspaces;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::choices::{AllocatorName, AttentionName, EvalKeep, OptimizerForm, SizeList, Tf32Choice, Variable, ZeroGrad};
+use super::choices::{
+    AllocatorName, AttentionName, EvalKeep, LossChoice, OptimizerForm, SizeList, Tf32Choice, Variable, ZeroGrad,
+};
 use super::devices::{CutList, DeviceList};
 use super::gpu::Gpu;
 use super::release::UsualRelease;
@@ -105,8 +107,8 @@ pub struct ModelSpec {
     pub load_in_8bit: bool,
     /// True if the scales of 4-bit weights are quantized, too: `bnb_4bit_use_double_quant`.
     pub double_quant: bool,
-    /// The loss of a `.pt2`'s network, if it is not the network's own scalar.
-    pub loss: Option<LossName>,
+    /// The loss of a `.pt2`'s network, if it is not the network's own scalar; of a decoder's `config.json` the form of its loss.
+    pub loss: Option<LossChoice>,
     /// The training loop.
     #[serde(rename = "loop")]
     pub script: Option<Script>,

@@ -112,7 +112,7 @@ impl Options {
             Axis::Checkpoint => 1,
             Axis::Attention => 2,
             Axis::Split => 3,
-            Axis::Form => 4,
+            Axis::Form | Axis::Loss => 4,
             _ => 5,
         });
         Self { singles }

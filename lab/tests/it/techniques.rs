@@ -60,6 +60,40 @@ fn optimizers_of_bitsandbytes_take_what_it_takes() {
     compare("optimizers_bitsandbytes", 7);
 }
 
+#[test]
+fn a_loss_of_hidden_states_takes_what_pytorch_takes() {
+    compare("ends", 12);
+}
+
+/// Forms that were not recorded, and losses of other files.
+#[test]
+fn a_loss_of_hidden_states_is_refused_elsewhere() {
+    let case = recorded("ends")["programs"][0].clone();
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |more: Value| {
+        let mut fields = fields(&case, 0, folder.path());
+        fields.extend(more.as_object().unwrap().clone());
+        resolve(&RunSpec::of_fields(&fields).unwrap(), &[]).map(|_| ()).unwrap_err().to_string()
+    };
+    for more in [
+        json!({"loss": "mse"}),
+        json!({"loop": "trainer"}),
+        json!({"eval-every": 2}),
+        json!({"keep": "output"}),
+        json!({"head": "base-model"}),
+    ] {
+        let error = refused(more.clone());
+        assert!(error.starts_with("loss: "), "{more}: {error}");
+    }
+    let built_in = json!({"model": "gpt", "loss": "chunked"});
+    let error = resolve(&RunSpec::of_fields(built_in.as_object().unwrap()).unwrap(), &[]).map(|_| ()).unwrap_err();
+    assert!(error.to_string().starts_with("loss: "), "{error}");
+    for text in ["chunked:0", "chunked:x", "chunkedly"] {
+        let fields = json!({"loss": text});
+        assert!(RunSpec::of_fields(fields.as_object().unwrap()).is_err(), "{text}");
+    }
+}
+
 /// Its kernels are not here: a training is refused with a command that works.
 #[test]
 fn an_optimizer_that_its_library_computes_is_not_trained() {

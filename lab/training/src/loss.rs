@@ -14,7 +14,7 @@ pub fn loss_per(loss: &Loss, output: &Tensor, target: &Tensor, items: Option<&Te
     match loss {
         Loss::Inside => Err(memcore::Error::invalid("loss", "the network computes its own")),
         Loss::MeanSquaredError { .. } => ops::mse_loss(output, target, Reduction::Mean),
-        Loss::NextToken { classes } => next_token(output, target, *classes, items),
+        Loss::NextToken { classes } => next_token(output.clone(), target, *classes, items),
         Loss::CrossEntropy { classes } | Loss::Reversal { classes } if output.rank() > 2 => {
             flat_cross_entropy(output, target, *classes, items)
         }
@@ -38,9 +38,12 @@ fn flat_cross_entropy(logits: &Tensor, labels: &Tensor, classes: usize, items: O
 }
 
 /// The `transformers` library's `ForCausalLMLoss`: the labels are padded by one position and shifted, so that the last position has nothing to
-/// predict. Logits `[batch, time, classes]` are converted to f32 first.
-fn next_token(logits: &Tensor, labels: &Tensor, classes: usize, items: Option<&Tensor>) -> Result<Tensor> {
-    let logits = ops::cast(logits, DType::F32)?;
+/// predict. Logits `[batch, time, classes]` are converted to f32 first, and freed then if nobody else holds them.
+pub fn next_token(logits: Tensor, labels: &Tensor, classes: usize, items: Option<&Tensor>) -> Result<Tensor> {
+    let logits = {
+        let narrow = logits;
+        ops::cast(&narrow, DType::F32)?
+    };
     let padded = padded(labels)?;
     let time = padded.dims()[1];
     let shifted = ops::contiguous(&ops::narrow(&padded, 1, 1, time - 1)?)?;
@@ -48,6 +51,14 @@ fn next_token(logits: &Tensor, labels: &Tensor, classes: usize, items: Option<&T
     // Freed in the order of the library's variables.
     drop((logits, padded, shifted));
     Ok(loss)
+}
+
+/// Returns the label of the next token for each position of `[batch, time]`, as `[batch · time]`; after the last token it is ignored.
+pub fn next_labels(labels: &Tensor) -> Result<Tensor> {
+    let padded = padded(labels)?;
+    let [batch, time] = [padded.dims()[0], padded.dims()[1]];
+    let shifted = ops::contiguous(&ops::narrow(&padded, 1, 1, time - 1)?)?;
+    ops::view(&shifted, &[batch * (time - 1)])
 }
 
 /// Pads labels `[batch, time]` with one more position, which is ignored.

@@ -34,6 +34,7 @@ mod phi3;
 mod pieces;
 mod prepared;
 mod ranks;
+mod recomputed;
 mod releases;
 mod rms;
 mod rotary;
@@ -65,7 +66,7 @@ use meant::Meant;
 use network::Counting;
 pub use network::{Network, Output};
 use options::Sizes;
-pub use options::{Attention, AttentionMask, Options, Script};
+pub use options::{Attention, AttentionMask, End, Options, Script};
 pub use ranks::train_ranks;
 pub use releases::{REPRESENTED, Release};
 pub use trainer::{Keep, PretrainedNetwork, PretrainedStep, train, train_from, trainer};
@@ -178,6 +179,7 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
         warnings: warning.into_iter().chain(keys.unknown()).collect(),
     };
     model.check_mask()?;
+    model.check_end()?;
     let layers = model.sizes().layers;
     if layers > MAX_LAYERS {
         return Err(Error::usage(&model.file, format!("{layers} layers; at most {MAX_LAYERS} are read")));
@@ -223,6 +225,27 @@ impl Pretrained {
             AttentionMask::Full | AttentionMask::Padded => return Ok(()),
         };
         Err(Error::usage("attention_mask", problem))
+    }
+
+    /// True for a decoder whose head gives the scores of the next token: its loss can be computed of the last hidden states.
+    pub fn predicts_next(&self) -> bool {
+        self.head.head == Head::CausalLm && matches!(self.family.kind(), Kind::Decoder { .. })
+    }
+
+    /// # Errors
+    /// [`Error::Usage`] for a loss of the last hidden states in a network or a loop that has none.
+    fn check_end(&self) -> Result<()> {
+        if self.options.end == End::Own {
+            return Ok(());
+        }
+        let problem = match self.options.script {
+            _ if !self.predicts_next() => "checkpointed and chunked are for decoders that predict the next token",
+            Script::Trainer => {
+                "with --loop trainer the network computes its own; --loop plain has checkpointed and chunked"
+            }
+            Script::Plain => return Ok(()),
+        };
+        Err(Error::usage("loss", problem))
     }
 
     /// Returns the layers on which PEFT 0.21 puts adapters if no `target_modules` are given (its
@@ -286,8 +309,12 @@ impl Pretrained {
 
     /// Returns the ending of its call.
     fn ending(&self) -> Ending {
-        if self.scores_targets() {
-            return Ending::Scores(self.task().loss);
+        let classes = self.sizes().classes;
+        match self.options.end {
+            End::Checkpointed => return Ending::Recomputed { classes, chunks: None },
+            End::Chunked(chunks) => return Ending::Recomputed { classes, chunks: Some(chunks) },
+            End::Own if self.scores_targets() => return Ending::Scores(self.task().loss),
+            End::Own => {}
         }
         let length = self.options.sequence.unwrap_or(self.sizes().positions);
         let kind = self.family.kind();
@@ -411,6 +438,9 @@ impl Architecture for Pretrained {
         }
         if !self.scores_targets() {
             return Some(OWN_LOSS);
+        }
+        if self.options.end != End::Own {
+            return Some("its loss is computed of its hidden states; without --loss it can be divided");
         }
         (self.options.attention_mask != AttentionMask::None)
             .then_some("its blocks are given a mask that comes with the batch")

@@ -14,6 +14,7 @@ use super::ending::{Ended, Ending};
 use super::head_config::HeadConfig;
 use super::inputs::Inputs;
 use super::layers::{self, Activation};
+use super::recomputed;
 use super::stage::Stage;
 
 /// How the library's `Trainer` counts labels and passes `num_items_in_batch`.
@@ -212,18 +213,35 @@ impl Parts {
 
 /// A network on one device, with its loss.
 pub struct Network {
-    body: Box<dyn Body>,
+    body: Arc<dyn Body>,
     ending: Ending,
 }
 
 impl Network {
     /// Makes it of a body.
     pub(super) fn new(body: Box<dyn Body>, ending: Ending) -> Self {
-        Self { body, ending }
+        Self { body: body.into(), ending }
+    }
+
+    /// True if its result holds the loss alone.
+    pub(super) fn gives_only_loss(&self) -> bool {
+        matches!(self.ending, Ending::Recomputed { .. })
     }
 
     /// Runs one forward pass.
     pub fn forward(&self, inputs: &Inputs) -> Result<Output> {
+        if let Ending::Recomputed { classes, chunks } = self.ending {
+            let last = self.body.forward(inputs)?.last;
+            let body = self.body.clone();
+            let scores = move |hidden: &Tensor| body.scores(hidden).map(|output| output.scores);
+            let loss = recomputed::loss(scores, last, inputs.label(0)?, classes, chunks)?;
+            return Ok(Output {
+                loss,
+                logits: Vec::new(),
+                past_key_values: Vec::new(),
+                encoder_last_hidden_state: None,
+            });
+        }
         let Hidden { last, pooled, caches, encoder, variables } = self.body.forward(inputs)?;
         let Scores { scores, input } = self.body.scores(pooled.as_ref().unwrap_or(&last))?;
         let Ended { loss, outputs, holds_cache, variables: of_head } = self.ending.finish(&last, scores, inputs)?;

@@ -29,6 +29,8 @@ pub struct Options {
     pub load_as: LoadAs,
     /// Training loop.
     pub script: Script,
+    /// How a language model's loss is computed of its last hidden states.
+    pub end: End,
     /// True for a release before 5, whose checkpointing leaves the embeddings of tokens as they are.
     pub plain_embeds: bool,
 }
@@ -62,6 +64,18 @@ pub enum Script {
 }
 
 named!(Script, "training loop", { Plain = "plain", Trainer = "trainer" });
+
+/// How a decoder's loss is computed of its last hidden states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum End {
+    /// By the network's own call: the scores of all tokens exist, and are kept for backward.
+    #[default]
+    Own,
+    /// `torch.utils.checkpoint` around output layer and loss: the scores are computed again in backward.
+    Checkpointed,
+    /// The same for at most so many parts of the tokens, one after the other: only the scores of one part exist.
+    Chunked(usize),
+}
 
 /// The `attention_mask` of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -116,7 +116,7 @@ impl ScriptNetwork for PretrainedNetwork {
     }
 
     fn keeps_only_loss(&self) -> bool {
-        self.keep == Keep::Loss
+        self.keep == Keep::Loss || self.prepared.network.gives_only_loss()
     }
 
     fn results(&self, output: &Output) -> Vec<Tensor> {
