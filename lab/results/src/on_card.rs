@@ -138,6 +138,16 @@ impl OnCard {
         self.parts.iter().skip(RESERVED).map(|part| part.upper_bytes).sum()
     }
 
+    /// What is expected besides reserved memory: `, and 480 MiB beside it (CUDA context, NCCL)`; nothing if nothing counts.
+    pub(super) fn beside_in_words(&self) -> String {
+        let parts: Vec<&PartOnCard> = self.parts.iter().skip(RESERVED).filter(|part| part.expected_bytes > 0).collect();
+        let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+        match parts.iter().map(|part| part.expected_bytes).sum() {
+            0 => String::new(),
+            bytes => format!(", and {} beside it ({})", short(bytes), names.join(", ")),
+        }
+    }
+
     /// Says what would tell whether a run fits whose figures lie on both sides.
     pub(super) fn what_settles_it(&self, knows_context: bool) -> String {
         let mut ways = Vec::new();

@@ -114,6 +114,26 @@ mod tests {
     }
 
     #[test]
+    fn the_first_two_lines_count_the_same() {
+        use super::super::findings::Findings;
+        use lab_base::{figures::short, section::Section};
+
+        for (event, least) in [("collective", 0), ("asked_size", 290 << 20)] {
+            let mut found = found(1000, 8000);
+            found.gpu.name = "NVIDIA GeForce RTX 4090".into();
+            found.gpu.context_bytes = 515 << 20;
+            found.not_as_on_a_card.push(NotAsOnACard { event: event.into(), ..Default::default() });
+            found.add_figures();
+            let needed = short(found.on_card.expected_bytes);
+            assert!(found.on_card.expected_bytes >= (1000 << 20) + least);
+            assert!(found.title().contains(&format!("{needed} needed")), "{}", found.title());
+            let Some(Section::Answer(second)) = found.sections().into_iter().next() else { panic!("no answer") };
+            assert!(second.contains(&format!("{needed} of ")), "{second}");
+            assert_eq!(second.contains("cuDNN"), event == "asked_size", "{second}");
+        }
+    }
+
+    #[test]
     fn several_ranks_take_what_nccl_needs() {
         let mut found = found(1000, 8000);
         found.gpu.name = "NVIDIA H200".into();

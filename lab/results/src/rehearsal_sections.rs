@@ -128,17 +128,15 @@ fn answer(found: &RehearsalResult) -> String {
     let Some(rank) = largest(found) else {
         return format!("No answer: {}.", ended(found));
     };
-    let taken = rank.peak_reserved + gpu.context_bytes;
-    let context = match gpu.context_bytes {
-        0 => String::new(),
-        bytes => format!(", and up to {} for the CUDA context", short(bytes)),
-    };
+    // The first line's figures, where there are any: without memory that ran out, these are those of this rank.
+    let on_card = found.figures_of((rank.peak_allocated, rank.peak_reserved));
     let figures = format!(
-        "{} of {}: {} reserved by PyTorch ({} allocated at most){context}",
-        short(taken),
+        "{} of {}: {} reserved by PyTorch ({} allocated at most){}",
+        short(on_card.expected_bytes),
         short(gpu.total_bytes),
         short(rank.peak_reserved),
-        short(rank.peak_allocated)
+        short(rank.peak_allocated),
+        on_card.beside_in_words()
     );
     let each = if found.ranks.len() > 1 { ", on the fullest card" } else { "" };
     match found.fits {

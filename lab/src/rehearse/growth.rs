@@ -59,10 +59,16 @@ pub(super) fn growth(
     Some(RehearsedGrowth {
         trend: trend.into(),
         bytes_per_step: if grows { total(lines.iter().map(|line| line.bytes_per_step)) } else { 0 },
-        full_at_step: full.filter(|_| grows),
+        full_at_step: full.filter(|_| grows && !end_within(&lines, room)),
         lines: if grows { lines } else { Vec::new() },
         ..told
     })
+}
+
+/// True if the holders of all lines have limits, with which what they hold fits this room. Bytes.
+fn end_within(lines: &[GrowingLine], room: u64) -> bool {
+    let most = |line: &GrowingLine| Some(line.limit?.saturating_mul(line.largest_bytes.max(line.bytes_per_step)));
+    lines.iter().map(most).sum::<Option<u64>>().is_some_and(|most| most <= room)
 }
 
 /// Adds what grows every so many steps: the last two steps may be alike all the same, and whole periods give the bytes of a step.
@@ -173,5 +179,18 @@ fn line(growth: &Growth, place: &Place, holder: Option<&Holder>, folder: &str) -
         kind: kind.into(),
         emptied_at: holder.and_then(|holder| text(&holder.emptied)),
         limit: holder.and_then(|holder| holder.limit),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_all_holders_end_the_growth() {
+        let line = |limit| GrowingLine { limit, largest_bytes: 10, bytes_per_step: 8, ..GrowingLine::default() };
+        assert!(end_within(&[line(Some(3)), line(Some(4))], 70));
+        assert!(!end_within(&[line(Some(3)), line(Some(4))], 69));
+        assert!(!end_within(&[line(Some(3)), line(None)], 1000));
     }
 }

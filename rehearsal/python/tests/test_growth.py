@@ -154,6 +154,41 @@ def test_a_cache_fills(growth, torch):
     assert holder["holder"].endswith("cached") and holder["fills"], holder
 
 
+def test_a_cache_with_a_limit_says_it(growth, torch):
+    @functools.lru_cache(maxsize=128)
+    def cached(number):
+        return torch.Tensor(torch.cuda.memory.allocate(512))
+
+    for number in range(8):
+        cached(number)
+        growth.mark()
+    [holder] = found(growth, torch)
+    assert holder["holder"].startswith("the cache of ") and holder["fills"], holder
+    assert (holder["limit"], holder["length"]) == (128, 8)
+
+
+class Module:
+    """Keeps its hooks as PyTorch's modules do."""
+
+    def __init__(self):
+        self._parameters, self._forward_hooks = {}, collections.OrderedDict()
+
+
+def test_what_the_defaults_of_a_hook_hold_is_the_hook_s(growth, torch):
+    module = Module()
+
+    def add(tensor):
+        def keeps(output, kept=[tensor]):  # noqa: B006
+            return kept
+
+        module._forward_hooks[len(module._forward_hooks)] = keeps
+
+    steps(growth, torch, [512] * 8, add)
+    [holder] = found(growth, torch)
+    assert holder["holder"].startswith("list of hook ") and holder["holder"].endswith("keeps"), holder
+    assert "def keeps" in linecache.getline(__file__, int(holder["where"].rsplit(":", 1)[1])) and not holder["fills"]
+
+
 def test_what_nobody_holds_has_no_holder(growth, torch):
     for _ in range(8):
         torch.cuda.memory.allocate(512)

@@ -1,5 +1,6 @@
 """Growth of memory from step to step: marks after each step, whether a step repeats the one before it, and who holds what grows."""
 
+import collections
 import itertools
 import sys
 
@@ -352,6 +353,9 @@ class Holders:
             return ("frame", name_in(holder.f_locals) or "?", holder.f_code)
         if kind.__name__ == "_lru_cache_wrapper":
             return ("cache", getattr(holder, "__qualname__", "?"), holder)
+        if kind is collections.OrderedDict:
+            # A hook may hold something by its defaults: the module's name would say nothing of it.
+            return hooks_in(holder)
         if isinstance(holder, (self.torch.Tensor, types.ModuleType)):
             return None
         attributes = getattr(holder, "__dict__", None)
@@ -388,15 +392,20 @@ class Holders:
             full = "%s.%s" % (getattr(source, "__qualname__", "?"), name)
         told = {"kind": kind, "name": full, "length": len(container) if container is not None else None,
                 "limit": getattr(container, "maxlen", None)}
+        if kind == "cache":
+            told["limit"], told["length"] = source.cache_parameters()["maxsize"], source.cache_info().currsize
         file = source_file(kind, source)
         found = lines_of(file, name, kind == "attribute", kind == "closure")
-        told["where"] = found["put"] and "%s:%d" % (file, found["put"])
+        put = getattr(getattr(source, "__code__", None), "co_firstlineno", None) if kind == "hooks" else found["put"]
+        told["where"] = put and "%s:%d" % (file, put)
         told["emptied"] = found["emptied"] and "%s:%d" % (file, found["emptied"])
         keyed = container is not None and not isinstance(container, list) and (told["limit"] is not None or not hasattr(container, "append"))
         anew = container is None and kind in ("global", "local", "attribute", "closure") and is_made_anew(file, name, found["put"])
         told["fills"] = bool(kind == "cache" or keyed or told["emptied"] or anew)
         told["holder"] = {"closure": "%s %s of a closure", "frame": "%s %s of a function that an exception keeps",
-                          "cache": "%s, the cache of %s"}.get(kind, "%s %s") % (sort, full)
+                          "hooks": "%s of %s"}.get(kind, "%s %s") % (sort, full)
+        if kind == "cache":
+            told["holder"] = "the cache of %s" % full
         return told
 
 
@@ -417,6 +426,22 @@ class Step:
         return found[::-1]
 
 
+def hooks_in(holder):
+    """Returns the end of a way at the hooks of a module; `None` if this dictionary has none."""
+    import gc
+
+    for owner in gc.get_referrers(holder):
+        # The module's dictionary, or the module itself where Python keeps its attributes within it.
+        attributes = owner if type(owner) is dict else getattr(owner, "__dict__", None)
+        is_module = type(attributes) is dict and "_parameters" in attributes
+        if is_module and any(one is holder and name.endswith("_hooks") for name, one in list(attributes.items())):
+            hook = next(reversed(holder.values()), None)
+            hook = getattr(hook, "hook", hook)
+            name = getattr(hook, "__qualname__", type(hook).__qualname__)
+            return ("hooks", "hook %s" % name, hook)
+    return None
+
+
 def is_attributes(thing):
     """True for the dictionary of a module, a class or an object."""
     import gc
@@ -429,6 +454,4 @@ def is_attributes(thing):
 
 
 def is_container(thing):
-    import collections
-
     return isinstance(thing, (list, dict, set, collections.deque))
