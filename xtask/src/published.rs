@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
+use halves::Difference;
 use lab_base::bands::{BANDS, Basis, Range};
 use serde_json::Value;
 
@@ -232,6 +233,12 @@ impl Judged<'_> {
         100.0 * (self.figures[1] / self.row.published - 1.0)
     }
 
+    fn difference(&self) -> Difference<'_> {
+        let reserved = self.said.reserved[1] as f64 / f64::from(1 << 20);
+        let percent = 100.0 * (self.row.published - self.figures[1]) / reserved;
+        Difference { source: &self.row.source, kind: &self.said.basis, percent }
+    }
+
     fn width(&self) -> f64 {
         100.0 * (self.figures[2] - self.figures[0]) / self.row.published
     }
@@ -346,7 +353,7 @@ fn write_left_out(out: &mut String, root: &Path) -> anyhow::Result<()> {
 fn write_ran_out(out: &mut String, judged: &[Judged<'_>]) -> std::fmt::Result {
     writeln!(
         out,
-        "\n## Ran out of memory\n\nMiB. None may be said to fit.\n\n| row | card | lower | expected | said to fit |\n|---|---|---|---|---|"
+        "\n## Ran out of memory\n\nMiB. No answer may be Yes.\n\n| row | card | lower | expected | verdict |\n|---|---|---|---|---|"
     )?;
     for one in judged.iter().filter(|one| one.row.ran_out) {
         let fits = match one.said.fits.as_str() {
@@ -400,7 +407,8 @@ pub fn document(root: &Path) -> anyhow::Result<String> {
     sums(&mut out, "card", &judged, |row| &row.card)?;
     sums(&mut out, "technique", &judged, |row| &row.technique)?;
     sums(&mut out, "release", &judged, |row| &row.release)?;
-    halves::write(&mut out, &judged)?;
+    let trained = judged.iter().filter(|one| !one.row.ran_out);
+    halves::write(&mut out, &trained.map(Judged::difference).collect::<Vec<_>>())?;
     write_ran_out(&mut out, &judged)?;
     writeln!(
         out,

@@ -3,20 +3,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use super::Judged;
-
 /// Decides which source is in which half. Any number does.
 const SEED: u64 = 50;
 
 /// Rows of one kind from which a range is learnt, at least.
 const LEAST_ROWS: usize = 5;
 
-/// How far a row was from what was expected, in percent of reserved memory.
+/// How far a card was from what was expected.
+pub(super) struct Difference<'a> {
+    /// Who published it.
+    pub(super) source: &'a str,
+    /// What decides how far a card may be.
+    pub(super) kind: &'a str,
+    /// Percent of reserved memory; positive: the card took more.
+    pub(super) percent: f64,
+}
+
+/// Differences by kind.
 type Kinds<'a> = BTreeMap<&'a str, Vec<f64>>;
 
 /// Writes both directions.
-pub(super) fn write(out: &mut String, judged: &[Judged<'_>]) -> std::fmt::Result {
-    let halves = split(judged.iter().map(|one| one.row.source.as_str()).collect());
+pub(super) fn write(out: &mut String, rows: &[Difference<'_>]) -> std::fmt::Result {
+    let halves = split(rows.iter().map(|one| one.source).collect());
     write!(
         out,
         "\n## One half of the sources by the other\n\nNumber {SEED} divides the sources into halves. The rows of a kind in one half (at least {LEAST_ROWS}) give a range of \
@@ -25,7 +33,7 @@ pub(super) fn write(out: &mut String, judged: &[Judged<'_>]) -> std::fmt::Result
          | fitted on | kind | rows | range | rows of the other half | inside | above |\n|---|---|---|---|---|---|---|\n"
     )?;
     for (fitted, tried) in [(0, 1), (1, 0)] {
-        let (of, others) = (kinds(judged, &halves[fitted]), kinds(judged, &halves[tried]));
+        let (of, others) = (kinds(rows, &halves[fitted]), kinds(rows, &halves[tried]));
         let name = halves[fitted].iter().copied().collect::<Vec<_>>().join(" · ");
         for (kind, rows) in others {
             let Some((least, most)) = of.get(kind).and_then(|known| range(known)) else {
@@ -59,12 +67,10 @@ fn place(name: &str) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-fn kinds<'a>(judged: &'a [Judged<'_>], sources: &BTreeSet<&str>) -> Kinds<'a> {
+fn kinds<'a>(rows: &[Difference<'a>], sources: &BTreeSet<&str>) -> Kinds<'a> {
     let mut kinds = Kinds::new();
-    let of = |one: &&Judged<'_>| !one.row.ran_out && sources.contains(one.row.source.as_str());
-    for one in judged.iter().filter(of) {
-        let reserved = one.said.reserved[1] as f64 / f64::from(1 << 20);
-        kinds.entry(&one.said.basis).or_default().push(100.0 * (one.row.published - one.figures[1]) / reserved);
+    for one in rows.iter().filter(|one| sources.contains(one.source)) {
+        kinds.entry(one.kind).or_default().push(one.percent);
     }
     kinds
 }
