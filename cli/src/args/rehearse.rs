@@ -51,7 +51,8 @@ pub(crate) struct RehearseArgs {
     /// Ranks of --world that are started [default: all], 16 at most.
     #[arg(long, value_name = "A,B", value_delimiter = ',', requires = "world", help_heading = "Device")]
     pub ranks: Vec<u32>,
-    /// Let events complete only when something waits for them, not immediately: the other bound for memory that waits for a stream.
+    /// Let events complete only when something waits for them, not immediately: the other bound for memory that waits for a stream. A script of
+    /// several streams is run again this way for the upper figure (not with --no-needs).
     #[arg(long, help_heading = "Device")]
     pub late_events: bool,
     /// Who says which plans cuDNN has and what workspaces they take: the script's own cuDNN (9.8 or newer), which plans for the card

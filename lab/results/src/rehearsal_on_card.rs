@@ -9,7 +9,28 @@ use lab_base::cards::Card;
 use super::on_card::{Held, OnCard};
 use super::rehearsal::{NotAsOnACard, RehearsalResult};
 
+/// Event of a script that asked about work of several streams. Its name is what the script reserves if such work is done as late as possible, in bytes,
+/// once that was rehearsed.
+pub const LATE_EVENTS: &str = "late_events";
+
 impl RehearsalResult {
+    /// True if the order of several streams may decide what the script takes.
+    pub fn asks_for_late_events(&self) -> bool {
+        self.not_as_on_a_card.iter().any(|one| one.event == LATE_EVENTS)
+    }
+
+    /// Adds what the script reserved with late events. Bytes.
+    pub fn add_late_events(&mut self, reserved_bytes: u64) {
+        for one in self.not_as_on_a_card.iter_mut().filter(|one| one.event == LATE_EVENTS) {
+            one.name = reserved_bytes.to_string();
+        }
+    }
+
+    /// What was reserved with late events, if that was rehearsed.
+    fn with_late_events(&self) -> Option<u64> {
+        self.not_as_on_a_card.iter().filter(|one| one.event == LATE_EVENTS).find_map(|one| one.name.parse().ok())
+    }
+
     /// Adds the figures, once it is known what the script takes with enough memory.
     pub fn add_figures(&mut self) {
         self.on_card = self.peaks().map(|peaks| self.figures_of(peaks)).unwrap_or_default();
@@ -18,7 +39,7 @@ impl RehearsalResult {
     /// The figures of these peaks of allocated and reserved memory on this card.
     pub fn figures_of(&self, (allocated_bytes, reserved_bytes): (u64, u64)) -> OnCard {
         let basis = self.basis();
-        let reserved = basis.range(reserved_bytes, reserved_bytes);
+        let reserved = basis.range(reserved_bytes, self.with_late_events().unwrap_or_default());
         OnCard::of(Held { allocated_bytes, reserved, basis }, Card::named(&self.gpu.name), self.uses())
     }
 
@@ -131,6 +152,22 @@ mod tests {
             assert!(second.contains(&format!("{needed} of ")), "{second}");
             assert_eq!(second.contains("cuDNN"), event == "asked_size", "{second}");
         }
+    }
+
+    #[test]
+    fn several_streams_reserve_up_to_what_late_events_keep() {
+        let mut found = found(1000, 1500);
+        found.not_as_on_a_card.push(NotAsOnACard { event: LATE_EVENTS.into(), name: String::new() });
+        assert!(found.asks_for_late_events());
+        found.add_figures();
+        let (at_once, verdict) = (found.on_card.clone(), found.verdict());
+        assert_eq!(verdict, "Yes");
+        found.add_late_events(1490 << 20);
+        found.add_figures();
+        assert_eq!(found.on_card.expected_bytes, at_once.expected_bytes);
+        assert_eq!(found.on_card.lower_bytes, at_once.lower_bytes);
+        assert!(found.on_card.upper_bytes >= at_once.upper_bytes + (490 << 20), "{:?}", found.on_card);
+        assert_eq!(found.verdict(), "Perhaps", "with late events it may not fit");
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub enum Progress {
         /// What can write for real.
         warning: &'static str,
     },
+    /// The script uses several streams; it runs again with work that is done as late as possible.
+    Late,
     /// Memory ran out; the script runs again on a card with enough memory.
     Enough,
     /// It does not fit; the script runs again with a change.

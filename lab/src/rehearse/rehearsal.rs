@@ -26,6 +26,9 @@ pub fn rehearse(request: &Request, watch: &mut Watch) -> Result<Rehearsed> {
     if let Some(more) = &with_enough {
         enough::add(&mut found, more)?;
     }
+    if found.result.asks_for_late_events() && !request.late_events && request.needs && !found.interrupted {
+        add_late(&mut found, request, &library, watch)?;
+    }
     found.result.add_figures();
     // The longer run shows more than the one that ran out of memory. A run that failed or was interrupted proposes nothing.
     if found.result.fits_so_far().is_some() {
@@ -33,6 +36,20 @@ pub fn rehearse(request: &Request, watch: &mut Watch) -> Result<Rehearsed> {
     }
     found.with_enough = with_enough.map(Box::new);
     Ok(found)
+}
+
+/// Adds what the script reserves if a card's events are as late as they can be.
+fn add_late(found: &mut Rehearsed, request: &Request, library: &Path, watch: &mut Watch) -> Result<()> {
+    if watch(Some(Progress::Late)).is_break() {
+        return Ok(());
+    }
+    let late = once(&Request { late_events: true, ..enough::request(request) }, library, watch)?;
+    found.interrupted |= late.interrupted;
+    if late.result.fits_so_far() == Some(true) {
+        let reserved = late.result.ranks.iter().map(|rank| rank.peak_reserved).max();
+        found.result.add_late_events(reserved.unwrap_or_default());
+    }
+    Ok(())
 }
 
 /// Runs the script. If it compiled something that no cache had, runs it again with warm caches and returns that run.

@@ -1,12 +1,13 @@
 //! Verdict of a rehearsal: whether the script fits, how exact the figures are, and what was not seen.
 
-use lab_results::{Inexact, NotAsOnACard, RehearsedRank, UnknownRead, open_growth};
+use lab_results::{Inexact, LATE_EVENTS, NotAsOnACard, RehearsedRank, UnknownRead, open_growth};
 
 use super::answers::Answer;
 use super::run::{Ending, Followed};
 
 /// Events of the library's log that do not affect the figures (`docs/rehearsal-library.md`).
-const HARMLESS: [&str; 7] = [
+const HARMLESS: [&str; 8] = [
+    LATE_EVENTS,
     "collective",
     "no_kernel_image",
     "addresses_not_reserved",

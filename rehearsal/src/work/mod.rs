@@ -103,6 +103,8 @@ pub(crate) struct Work {
     /// Number of recordings of events. Below it, the number of complete ones.
     pub(crate) recordings: u64,
     pub(crate) complete: u64,
+    /// The complete ones if events were late: up to here something waited.
+    pub(crate) waited: u64,
     pub(crate) captures_begun: u64,
 }
 

@@ -4,11 +4,14 @@ use std::ffi::{c_int, c_uint};
 
 use super::{Event, Stream, Work};
 use crate::answer::{Answer, Code};
-use crate::handles;
 use crate::settings::settings;
+use crate::{handles, log};
 
 /// Least and greatest priority of streams.
 pub(crate) const PRIORITIES: (c_int, c_int) = (0, -5);
+
+/// Tells that a program of several streams asked about work which a card may not have done yet.
+const LATE: &str = "late_events";
 
 /// Flag of an event without times.
 const NO_TIMING: c_uint = 2;
@@ -60,30 +63,39 @@ impl Work {
 
     /// Checks whether the recorded work is complete.
     pub(crate) fn query_event(&mut self, handle: usize) -> Answer {
-        let complete = self.complete;
+        let (complete, waited, several) = (self.complete, self.waited, self.has_several_streams());
         let event = self.event(handle)?;
         if event.captured.is_some() {
             return Err(Code::CAPTURED_EVENT);
         }
         let is_complete = event.recorded.is_none_or(|number| number <= complete);
+        if several && event.recorded.is_some_and(|number| number > waited) {
+            log::once(LATE, "");
+        }
         if is_complete { Ok(()) } else { Err(Code::NOT_READY) }
     }
 
     /// Waits until the recorded work is complete.
     pub(crate) fn wait_for_event(&mut self, handle: usize) -> Answer {
-        match self.query_event(handle) {
-            Err(Code::NOT_READY) => {
-                let number = self.event(handle)?.recorded.unwrap_or_default();
-                self.complete = self.complete.max(number);
-                Ok(())
-            }
-            answer => answer,
+        let event = self.event(handle)?;
+        if event.captured.is_some() {
+            return Err(Code::CAPTURED_EVENT);
         }
+        let number = event.recorded.unwrap_or_default();
+        self.complete = self.complete.max(number);
+        self.waited = self.waited.max(number);
+        Ok(())
+    }
+
+    /// True if the program made a stream, or used the default stream of a thread.
+    fn has_several_streams(&self) -> bool {
+        self.streams.keys().any(|handle| *handle != 0)
     }
 
     /// Waits for everything.
     pub(crate) fn complete_all(&mut self) {
         self.complete = self.recordings;
+        self.waited = self.recordings;
     }
 
     /// Milliseconds between two events: next to nothing, but never 0, because programs divide by it.

@@ -113,6 +113,17 @@ fn events_are_complete_at_once_or_late() {
 }
 
 #[test]
+fn a_program_that_asks_about_a_stream_of_its_own_is_told_of() {
+    let program = Program::compile();
+    let log = program.folder().join("log");
+    let variables = [("VRAMLAB_REHEARSAL_LOG", log.to_str().expect("a path in UTF-8"))];
+    run(&program, &["copies"], &variables);
+    assert!(!std::fs::read_to_string(&log).unwrap_or_default().contains("late_events"), "one stream, in its order");
+    run(&program, &["events"], &variables);
+    assert!(std::fs::read_to_string(&log).expect("a log").contains("late_events"));
+}
+
+#[test]
 fn captures_join_streams_count_nodes_and_refuse_what_graphs_cannot_hold() {
     promise("capture", &[]);
 }
