@@ -5,6 +5,9 @@
 
 A script that leaks must be told with its trend, the line that allocates, who holds it, the line that puts it there, and, within 2 %,
 the bytes that a step adds. A script that does not leak must not be called one. A line that runs too seldom to be seen must be named.
+A script may have a second answer, "or": `cycle.py` where Python's garbage collector runs within the steps that are seen. Python 3.11.7
+collects after its steps 7, 24 and 43, and memory falls from 107 to 39 MiB at the last. AdamW's two states of the 273,418 parameters in
+`optimizers.py` are 2,187,344 bytes for each two steps.
 Exit code 1: an answer differs."""
 
 import json
@@ -61,7 +64,8 @@ def main():
         if sys.argv[3:] and name not in sys.argv[3:]:
             continue
         code, growth, errors = rehearse(vramlab, python, HERE / name)
-        wrong = differences(wanted, code, growth)
+        answers = [wanted] + ([wanted["or"]] if "or" in wanted else [])
+        wrong = min((differences(one, code, growth) for one in answers), key=len)
         failed += bool(wrong)
         steps = growth["steps"] if growth else 0
         print(f"{name}: {growth and growth['trend']} after {steps} steps{': ' + '; '.join(wrong) if wrong else ''}", flush=True)

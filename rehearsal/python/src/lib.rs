@@ -52,6 +52,7 @@ const VALUES: &[(&str, &str)] = modules![
     "values/nonzero",
     "values/operators",
     "values/put_off",
+    "values/quick",
     "values/raising",
     "values/ranks",
     "values/reads",

@@ -21,7 +21,7 @@ LEAST_TO_SUSPECT = 4
 # read. PyTorch is imported in the time of some 60,000 allocations and their operators.
 CHEAP_ALLOCATIONS = 6000
 # Most things between a tensor and a name that holds it, and seconds for the search.
-MAX_WAY, MAX_SECONDS = 30, 6
+MAX_WAY, MAX_SECONDS = 60, 6
 # Most lines, and blocks of each, whose holders are looked for; most nodes of a graph that are visited.
 MAX_LINES, MAX_BLOCKS, MAX_NODES = 12, 3, 200000
 
@@ -302,7 +302,7 @@ class Holders:
                 end = self.named(holder, step)
                 # What a library's object holds is held by whom the script gave the object to.
                 ends = end and not (end[0] == "attribute" and is_library(source_file(*end[::2]) or ""))
-                if ends and (end[0] not in ("attribute", "frame") or any(map(is_container, step.parts()))):
+                if ends and (end[0] not in ("attribute", "frame") or any(is_container(part) and not is_attributes(part) for part in step.parts())):
                     return step.parts(), end
                 found = found or (end and (step.parts(), end))
                 following.append(Step(holder, step))

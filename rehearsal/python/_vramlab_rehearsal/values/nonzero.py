@@ -2,6 +2,8 @@
 
 import warnings
 
+from . import quick
+
 
 def replace_nonzero(torch, values):
     """Operators call `nonzero` in C++ (indexing by a mask, and its backward in a thread of its own). The replacement
@@ -23,7 +25,7 @@ def replace_nonzero(torch, values):
                 return on_card()
             with values.one_thread, torch._C.DisableTorchFunction(), torch.no_grad():
                 values.tell_doubt("nonzero", {0: twin})
-                true = torch.nonzero(values.view(tensor, twin))
+                true = quick.nonzero(torch, values.view(tensor, twin))
                 values.library.vramlab_rehearsal_queue(true.shape[0])
                 out = on_card()
                 if out.shape == true.shape:

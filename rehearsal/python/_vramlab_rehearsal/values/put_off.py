@@ -67,16 +67,18 @@ class Work:
             results = values.tensors((result,), [])
             if len(results) != len(self.made):
                 raise ValueError("other results than on the card")
-            for place, true in zip(self.made, results):
-                self.keep(torch, place, true)
+            # No other tensor holds what an operator on the host has made.
+            taken = {twin.storage.data_ptr() for twin in self.operands if twin.storage is not None}
+            storages = [true.untyped_storage().data_ptr() for true in results]
+            for place, true, storage in zip(self.made, results, storages):
+                self.keep(torch, place, true, storage not in taken and storages.count(storage) == 1)
 
-    def keep(self, torch, place, true):
+    def keep(self, torch, place, true, is_own):
         """Makes a result the contents of a twin."""
         if place.shape != true.shape:
             raise ValueError("another size than on the card")
         twin = place.twin
         is_whole = true.stride() == place.strides and true.dtype is place.dtype and not (place.offset or true.storage_offset())
-        is_own = self.name in MAKING or (self.name in ARITHMETIC and len(self.made) == 1)
         if is_own and is_whole and true.untyped_storage().nbytes() == twin.bytes:
             twin.storage = true.untyped_storage()
             return

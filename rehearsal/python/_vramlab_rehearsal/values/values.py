@@ -10,6 +10,7 @@ It does not change what is allocated. Written for `start.py`, which starts it.""
 import ctypes
 import types
 
+from . import quick
 from .known import doubt
 from .operators import (
     ARITHMETIC,
@@ -85,7 +86,8 @@ class Values(PutOff):
         if name in ("to", "cuda", "contiguous", "clone") and made == 1:
             return args[0]
         kwargs.pop("pin_memory", None)
-        return function(*args, **kwargs)
+        result = quick.result(self.torch, name, args, kwargs)
+        return function(*args, **kwargs) if result is None else result
 
     def random_offset(self):
         """Returns the number of random numbers that the cards have drawn; None if it is not known."""
