@@ -69,12 +69,11 @@ pub use plan::{PlannedResult, TrainingPlan, plan_settings};
 pub use plan_cards::{CardPlan, CardPlans};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
-    AtPeak, Inexact, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom,
-    RehearsedProtection, RehearsedRank, RehearsedWorld, UnknownRead,
+    AtPeak, Inexact, LATE_EVENTS, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds,
+    RehearsedOom, RehearsedProtection, RehearsedRank, RehearsedWorld, UnknownRead,
 };
 pub use rehearsal_growth::{GrowingLine, RehearsedGrowth, SeldomLine};
 pub use rehearsal_growth_words::open_growth;
-pub use rehearsal_on_card::LATE_EVENTS;
 pub use rehearsal_scan::{LargestValue, LawPiece, RehearsalPoint, RehearsalScanResult};
 pub use replay::{PolicyResult, ReplayResult};
 pub use run::{

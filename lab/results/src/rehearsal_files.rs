@@ -34,6 +34,7 @@ pub(super) fn asked(found: &RehearsalResult) -> Option<Section> {
         _ if all(SERVER) => {
             "Downloads are not made up: put the files where the script looks for them. --make-data makes up files of data that it opens"
         }
+        true if all(DATA_SET) => "vramlab predict --make-data, before the same script, makes data up",
         true => "vramlab predict --make-data SCRIPT makes data up; of a model only config.json is needed",
         false => {
             "Of a model only config.json is needed here: put it into the hub's cache, or name a folder with it; weights and tokenizer are made up"
@@ -122,6 +123,10 @@ mod tests {
         assert!(
             said(&["the data set org/texts", "the hub: README.md of org/texts"])
                 .contains("--make-data SCRIPT makes data up")
+        );
+        assert!(
+            said(&["the data set MNIST"])
+                .ends_with("MNIST. vramlab predict --make-data, before the same script, makes data up")
         );
         assert!(said(&[data, model]).contains("only config.json is needed"));
     }

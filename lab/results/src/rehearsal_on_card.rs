@@ -7,11 +7,7 @@ use lab_base::beside::Uses;
 use lab_base::cards::Card;
 
 use super::on_card::{Held, OnCard};
-use super::rehearsal::{NotAsOnACard, RehearsalResult};
-
-/// Event of a script that asked about work of several streams. Its name is what the script reserves if such work is done as late as possible, in bytes,
-/// once that was rehearsed.
-pub const LATE_EVENTS: &str = "late_events";
+use super::rehearsal::{LATE_EVENTS, NotAsOnACard, RehearsalResult};
 
 impl RehearsalResult {
     /// True if the order of several streams may decide what the script takes.

@@ -334,13 +334,15 @@ fn reads(found: &RehearsalResult) -> Vec<Section> {
     out
 }
 
+/// Lists what may be different on a card, and can change the figures.
 fn not_as_on_a_card(found: &RehearsalResult) -> Option<Section> {
-    if found.not_as_on_a_card.is_empty() {
-        return None;
-    }
-    let row = |one: &super::NotAsOnACard| vec![Cell::Text(one.event.clone()), Cell::Text(one.name.clone())];
-    let rows = found.not_as_on_a_card.iter().map(row).collect();
-    Some(Section::Table(Table::new("Different from a card", &["event", "what"], rows)))
+    let row = |one: &super::NotAsOnACard| {
+        // Some events name a number of bytes.
+        let what = one.name.parse().map_or_else(|_| Cell::Text(one.name.clone()), |bytes| Cell::bytes(Some(bytes)));
+        vec![Cell::Text(one.event.replace('_', " ")), what]
+    };
+    let rows: Vec<_> = found.not_as_on_a_card.iter().filter(|one| one.can_change_figures()).map(row).collect();
+    (!rows.is_empty()).then(|| Section::Table(Table::new("Different from a card", &["event", "what"], rows)))
 }
 
 /// Returns the changes that make it fit.
@@ -380,6 +382,21 @@ mod tests {
         let Some(Section::Note(text)) = not_started(&world) else { panic!("five are missing") };
         assert!(text.starts_with("Of 8 ranks, 5 were not started: 1, 2, 4 to 6."), "{text}");
         assert!(not_started(&RehearsedWorld { size: 2, started: vec![0, 1] }).is_none());
+    }
+
+    #[test]
+    fn only_differences_that_can_matter_are_listed() {
+        let one = |event: &str, name: &str| crate::NotAsOnACard { event: event.into(), name: name.into() };
+        let of =
+            |not_as_on_a_card| super::not_as_on_a_card(&RehearsalResult { not_as_on_a_card, ..Default::default() });
+        let harmless = one("asked_size", "cudnn execution plan");
+        assert!(of(vec![harmless.clone()]).is_none());
+        let Some(Section::Table(table)) = of(vec![harmless, one("asked_in_a_range", "17302016")]) else {
+            panic!("one can matter")
+        };
+        let text = format!("{:?}", table.rows);
+        assert!(text.contains("asked in a range") && text.contains("17302016") && !text.contains("plan"), "{text}");
+        assert!(!text.contains("Text(\"17302016\")"), "{text}");
     }
 
     #[test]

@@ -1,21 +1,9 @@
 //! Verdict of a rehearsal: whether the script fits, how exact the figures are, and what was not seen.
 
-use lab_results::{Inexact, LATE_EVENTS, NotAsOnACard, RehearsedRank, UnknownRead, open_growth};
+use lab_results::{Inexact, NotAsOnACard, RehearsedRank, UnknownRead, open_growth};
 
 use super::answers::Answer;
 use super::run::{Ending, Followed};
-
-/// Events of the library's log that do not affect the figures (`docs/rehearsal-library.md`).
-const HARMLESS: [&str; 8] = [
-    LATE_EVENTS,
-    "collective",
-    "no_kernel_image",
-    "addresses_not_reserved",
-    "context_does_not_fit",
-    "no_such_function",
-    "profiler",
-    "asked_size",
-];
 
 /// Percents of the peak that cuDNN's workspaces took where they were measured, at most: those of the detector in `docs/evidence-rehearse.md`.
 const WORKSPACES: u64 = 11;
@@ -95,7 +83,7 @@ pub(super) fn inexact(
         add(read.as_a_reason(), None);
     }
     let peak = ranks.iter().map(|rank| rank.peak_allocated).max().unwrap_or(0);
-    for one in log.iter().filter(|one| !HARMLESS.contains(&one.event.as_str())) {
+    for one in log.iter().filter(|one| one.can_change_figures()) {
         match one.event.as_str() {
             "unknown_size" if one.name.contains("BatchNormalization") => {
                 let what = "batch norm's workspaces are not known: where they were measured, they moved the peak by 0.3 % at most";

@@ -31,6 +31,7 @@ const BOOT: &[(&str, &str)] = modules![
     "boot/lines",
     "boot/made_up",
     "boot/made_up_data",
+    "boot/made_up_pictures",
     "boot/periods",
     "boot/places",
     "boot/report",

@@ -128,6 +128,28 @@ def test_lists_in_a_dictionary_grow_and_not_the_dictionary(growth, torch):
     assert "append" in line, line
 
 
+class History:
+    def __init__(self):
+        self.all = {}
+
+    def push(self, tensor):
+        self.all.setdefault("all", []).append({"weight": tensor})
+
+
+def test_a_list_in_a_dictionary_grows_whatever_each_of_its_entries_is(growth, torch):
+    history = History()
+    steps(growth, torch, [512] * 8, history.push)
+    [holder] = found(growth, torch)
+    assert (holder["holder"], holder["length"], holder["fills"]) == ("list History.all", 8, False), holder
+
+
+def test_a_deque_in_a_dictionary_grows(growth, torch):
+    queues = {"all": collections.deque(), "one": collections.deque()}
+    steps(growth, torch, [1024] * 8, lambda tensor: queues["all"].append((tensor,)))
+    [holder] = found(growth, torch)
+    assert (holder["holder"], holder["length"], holder["fills"]) == ("deque queues", 8, False), holder
+
+
 def test_a_dictionary_of_short_lists_fills(growth, torch):
     cache = {}
     steps(growth, torch, [512] * 8, lambda tensor: cache.setdefault(len(cache), [None, tensor]))

@@ -6,7 +6,7 @@ import sys
 
 from .. import OWN
 from . import schema
-from .holding import is_made_anew, lines_of, source_file
+from .holding import growing, is_container, is_made_anew, lines_of, source_file
 from .places import is_library
 
 # Number of last steps whose marks are kept.
@@ -235,7 +235,9 @@ class Holders:
             for tensor in self.at.get(address, ()):
                 way = self.way(tensor)
                 if way:
-                    return self.described(way)
+                    # One of another step, as far as there is one: the blocks are in the order of the steps.
+                    other = addresses[0] if address == addresses[-1] else addresses[-1]
+                    return self.described(way, tensor, self.at.get(other, ()))
         holder = self.graph(set(addresses))
         if holder is None:
             return None
@@ -374,16 +376,14 @@ class Holders:
                     return ("closure", function.__code__.co_freevars[at], function.__code__)
         return ("closure", "?", None)
 
-    def described(self, way):
-        """Says in words who holds a tensor, whether that may fill, and at which line the program puts something there."""
+    def described(self, way, tensor=None, others=()):
+        """Says in words who holds a tensor, whether that may fill, and at which line the program puts something there. `others`: tensors
+        of another step, which the container that grows has, too."""
         if not way:
             return {}
         parts, (kind, name, source) = way
         containers = [part for part in parts if is_container(part) and not is_attributes(part)]
-        container = containers[-1] if containers else None
-        # Of a dictionary of lists it is the lists that grow, if each is longer than the dictionary: `logs["loss"].append(loss)`.
-        if container is not None and isinstance(containers[0], list) and len(containers[0]) > len(container):
-            container = containers[0]
+        container = growing(containers, tensor, others)
         is_object = parts and kind in ("global", "local") and not is_container(parts[-1])
         shown = container if container is not None and not is_object else (parts[-1] if parts else None)
         sort = type(shown).__name__ if shown is not None else "tensor"
@@ -451,7 +451,3 @@ def is_attributes(thing):
     if "__name__" in thing or "__module__" in thing:
         return True
     return any(getattr(holder, "__dict__", None) is thing for holder in gc.get_referrers(thing))
-
-
-def is_container(thing):
-    return isinstance(thing, (list, dict, set, collections.deque))

@@ -1,6 +1,46 @@
-"""Lines of the script that put something into a holder, and that empty it or limit its length: read from its text."""
+"""The container that grows, of those that hold a tensor. Lines of the script that put something into a holder, and that empty it or limit
+its length: read from its text."""
 
+import collections
 import sys
+
+# Most things that are looked at within a container.
+MAX_WITHIN = 20_000
+
+
+def is_container(thing):
+    return isinstance(thing, (list, dict, set, collections.deque))
+
+
+def growing(containers, tensor, others):
+    """Returns the container that grows, of those on the way from a tensor to its holder, innermost first: `None` if there are none. It is the
+    innermost that has tensors of another step, too: of `history["all"].append({"weight": tensor})` the list, neither the dictionary
+    in it nor the one around it."""
+    if not containers:
+        return None
+    found = next((one for one in containers if tensor is not None and others and has_all(one, (tensor,), others)), containers[-1])
+    # Each step may put tensors into several lists: of a dictionary of lists it is these that grow, if they are longer than the dictionary.
+    inner = containers[0]
+    return inner if isinstance(inner, list) and isinstance(found, dict) and len(inner) > len(found) else found
+
+
+def has_all(container, *several):
+    """True if one of each of these tensors is within a container, its containers, tuples and the script's own objects."""
+    import gc
+    import types
+
+    left, seen, missing = [container], {id(container)}, [set(map(id, tensors)) for tensors in several]
+    while left and len(seen) < MAX_WITHIN:
+        for one in gc.get_referents(left.pop()):
+            if id(one) in seen or isinstance(one, (type, types.ModuleType, types.FunctionType, types.FrameType)):
+                continue
+            seen.add(id(one))
+            missing = [tensors for tensors in missing if id(one) not in tensors]
+            if not missing:
+                return True
+            if gc.is_tracked(one):
+                left.append(one)
+    return False
 
 
 def source_file(kind, source):
