@@ -13,7 +13,7 @@ import sys
 NETWORKS: "dict[str, dict]" = {
     "mlp": {"model": "mlp", "layers": 4, "width": 1024, "features": 512, "batch": 48}, "gpt": {"model": "gpt", "batch": 4}, "cnn": {"model": "simple-cnn", "batch": 16},
     "hf-llama": {"batch": 2, "sequence": 48}, "hf-gpt2": {"batch": 2, "sequence": 48}, "hf-qwen2": {"batch": 3, "sequence": 40},
-    "hf-neox": {"batch": 2, "sequence": 48}, "hf-opt": {"batch": 2, "sequence": 32}, "export-mlp": {"batch": 30}, "export-swiglu": {"batch": 30},
+    "hf-neox": {"batch": 2, "sequence": 48}, "hf-opt": {"batch": 2, "sequence": 32}, "hf-wide": {"batch": 2, "sequence": 200}, "export-mlp": {"batch": 30}, "export-swiglu": {"batch": 30},
 }
 CONFIGS: "dict[str, tuple[str, dict]]" = {
     "hf-llama": ("Llama", dict(vocab_size=1024, hidden_size=256, intermediate_size=448, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -24,6 +24,9 @@ CONFIGS: "dict[str, tuple[str, dict]]" = {
     "hf-neox": ("GPTNeoX", dict(vocab_size=2000, hidden_size=128, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64)),
     "hf-opt": ("OPT", dict(vocab_size=2500, hidden_size=128, word_embed_proj_dim=128, ffn_dim=512, num_hidden_layers=2, num_attention_heads=4,
                            max_position_embeddings=64)),
+    # Wide enough for paged states, which begin at 100000 elements.
+    "hf-wide": ("Llama", dict(vocab_size=2000, hidden_size=512, intermediate_size=1792, num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=4,
+                              max_position_embeddings=256)),
 }
 STEPS = 3
 
@@ -71,6 +74,18 @@ ENDS = [
     ("chunked:5", "hf-qwen2", NARROW), ("chunked:4", "hf-qwen2", BLOCKS | AUTOCAST), ("chunked:2", "hf-neox", NARROW | TWICE), ("chunked:1", "hf-opt", {}),
 ]
 
+# Adapters over a base, most of 4 or 8 bits, in bfloat16: optimizer, network, further fields.
+ADAPTED, RANK_64 = {"lora": 16, "lora-target": "all-linear"}, {"lora": 64, "lora-target": "all-linear"}
+FOUR, EIGHT, NESTED = {"load-in-4bit": True}, {"load-in-8bit": True}, {"load-in-4bit": True, "double-quant": True}
+TUNED = [
+    ("paged-adamw8bit", "hf-llama", ADAPTED | FOUR | BLOCKS), ("paged-adamw8bit", "hf-llama", ADAPTED | NESTED | BLOCKS),
+    ("paged-adamw8bit", "hf-wide", RANK_64 | NESTED | BLOCKS), ("paged-adamw8bit", "hf-wide", RANK_64 | FOUR | BLOCKS | {"lora-dropout": 0.05}),
+    ("paged-adamw8bit", "hf-qwen2", ADAPTED | NESTED | BLOCKS | TWICE), ("paged-adamw8bit", "hf-wide", ADAPTED | EIGHT | BLOCKS),
+    ("paged-adamw8bit", "hf-llama", ADAPTED | NESTED | BLOCKS | {"dora": True}), ("paged-adamw8bit", "hf-wide", {"lora": 8} | FOUR | BLOCKS | {"loss": "chunked:4"}),
+    ("lion8bit", "hf-llama", ADAPTED | FOUR | BLOCKS), ("lion8bit", "hf-wide", RANK_64 | NESTED), ("paged-lion8bit", "hf-wide", RANK_64 | NESTED | BLOCKS),
+    ("paged-adamw", "hf-wide", RANK_64 | FOUR | BLOCKS), ("adamw8bit", "hf-wide", RANK_64 | BLOCKS), ("adafactor", "hf-llama", ADAPTED | NESTED | BLOCKS),
+]
+
 
 def ended(loss, network, fields):
     """A loss in a network."""
@@ -86,7 +101,36 @@ def program(name, network, fields):
 
 
 GROUPS: "dict[str, list]" = {"optimizers_torch": OF_TORCH, "optimizers_factored": FACTORED, "optimizers_bitsandbytes": OF_BITSANDBYTES,
-                             "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS}
+                             "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS, "tuned": TUNED}
+
+
+def tuned(name, network, fields):
+    """An optimizer of adapters."""
+    said = " ".join(key if value is True else str(value) for key, value in fields.items())
+    return {**program(name, network, {**NARROW, **fields}), "name": f"{name} {network} {said}"}
+
+
+def adapted(fields):
+    """What makes a network of transformers one with the adapters, and the base, that the fields of a run name."""
+    import peft
+
+    import adapters
+
+    nested = {"bnb_4bit_use_double_quant": True} if fields.get("double-quant") else {}
+    four = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": "bfloat16", **nested}
+    arguments = four if fields.get("load-in-4bit") else {"load_in_8bit": True} if fields.get("load-in-8bit") else None
+    lora = peft.LoraConfig(r=fields["lora"], target_modules=fields.get("lora-target"), lora_dropout=fields.get("lora-dropout", 0.0),
+                           use_dora=fields.get("dora", False))
+
+    def made(model):
+        if arguments:
+            model = adapters.quantized(model, arguments).to("cuda")
+            model = peft.prepare_model_for_kbit_training(model, "checkpoint" in fields, {"use_reentrant": False})
+        elif "checkpoint" in fields:
+            model.enable_input_require_grads()
+        return peft.get_peft_model(model, lora)
+
+    return made
 
 
 def optimizer_of(fields):
@@ -115,8 +159,12 @@ def loss_of(name):
     from torch.nn import functional as F
     from torch.utils.checkpoint import checkpoint
 
+    def hidden_states(model, batch):
+        inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+        return inner.base_model(input_ids=batch["input_ids"]).last_hidden_state
+
     def checkpointed(model, batch):
-        hidden = model.base_model(input_ids=batch["input_ids"]).last_hidden_state
+        hidden = hidden_states(model, batch)
 
         def head_and_loss(hidden, labels):
             return model.loss_function(model.get_output_embeddings()(hidden), labels, vocab_size=model.config.vocab_size)
@@ -124,7 +172,7 @@ def loss_of(name):
         return checkpoint(head_and_loss, hidden, batch["labels"], use_reentrant=False)
 
     def chunked(model, batch):
-        hidden = model.base_model(input_ids=batch["input_ids"]).last_hidden_state
+        hidden = hidden_states(model, batch)
         labels = F.pad(batch["labels"], (0, 1), value=-100)[:, 1:].reshape(-1)
 
         def head_and_loss(hidden, labels):
@@ -154,6 +202,7 @@ def run(row, case):
     if network in CONFIGS:
         family, sizes = CONFIGS[network]
         return loops.of_transformers(row, family, (batch,), (fields["sequence"],), STEPS, dtype=dtype, optimized=optimized,
+                                     adapters=adapted(fields) if "lora" in fields else None,
                                      accumulate=fields.get("accumulate", 1), checkpoints="checkpoint" in fields, autocast=autocast,
                                      loss_of=loss_of(fields["loss"]) if "loss" in fields else None, **sizes)["config"]
     if network.startswith("export-"):
@@ -177,12 +226,15 @@ def recorded(case):
     torch.cuda.init()
     torch.manual_seed(0)
     config = run(rows, case)
+    if config:
+        # The file of the network before its weights were quantized.
+        config.pop("quantization_config", None)
     return {**case, "torch": torch.__version__, **({"config": config} if config else {}), "rows": rows.taken}
 
 
 def main():
     if sys.argv[1:]:
-        made = ended if sys.argv[1] == "ends" else program
+        made = {"ends": ended, "tuned": tuned}.get(sys.argv[1], program)
         print(json.dumps([made(*words) for words in GROUPS[sys.argv[1]]]))
     else:
         print(*GROUPS, sep="\n")

@@ -1,4 +1,4 @@
-//! Programs with a technique beside recorded runs of the real libraries (`golden/optimizers_*.json.gz`, made by `scripts/record/record.py techniques`):
+//! Programs with a technique beside recorded runs of the real libraries (`optimizers_*`, `ends` and `tuned` in `golden`, made by `scripts/record/record.py techniques`):
 //! every row in every column.
 
 use lab::run::{RunSpec, resolve};
@@ -63,6 +63,12 @@ fn optimizers_of_bitsandbytes_take_what_it_takes() {
 #[test]
 fn a_loss_of_hidden_states_takes_what_pytorch_takes() {
     compare("ends", 12);
+}
+
+/// PEFT's adapters over weights of bitsandbytes, with its optimizers: 8-bit, paged, of three steps under checkpointing.
+#[test]
+fn adapters_with_optimizers_take_what_peft_and_bitsandbytes_take() {
+    compare("tuned", 14);
 }
 
 /// Forms that were not recorded, and losses of other files.
