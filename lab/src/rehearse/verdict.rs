@@ -132,7 +132,7 @@ mod tests {
     fn workspaces_that_nobody_named_move_the_peak_as_far_as_was_measured() {
         let ranks = [RehearsedRank { peak_allocated: 100_000, ..RehearsedRank::default() }];
         let bytes = |name: &str| {
-            let one = NotAsOnACard { event: "unknown_size".into(), name: name.into(), ..NotAsOnACard::default() };
+            let one = NotAsOnACard { event: "unknown_size".into(), name: name.into() };
             inexact(&[], &[one], &[], &ranks).first().and_then(|reason| reason.bytes)
         };
         assert_eq!(bytes("cudnn execution plan"), Some(11_000));
