@@ -87,7 +87,8 @@ pub(super) fn settle(keys: &Keys<'_>, around: &Around<'_>, taken: &mut Taken<'_>
     }
     taken.environment(&keys.inner("env"));
     taken.note(
-        "the loss and its metrics are counted as the Trainer of transformers computes them, not as SFTTrainer does",
+        "the loss (counted with the scores of all tokens, which SFTTrainer of TRL 1.16 makes in tiles: rehearsed, it allocated 459.6 MiB where vramlab \
+         counts 1.02 GiB, of 4 × 512 tokens and 32 000 words)",
     );
     taken.note(match keys.is_on("packing") {
         true => "packing=true (rows of packed texts are counted full)",
