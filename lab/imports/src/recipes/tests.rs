@@ -125,6 +125,14 @@ fn weights_of_few_bits_and_types() {
         "bf16-autocast-bf16",
         "the file's type"
     );
+    let nested = with(
+        &TRL.lines()
+            .filter(|line| !line.contains("load_in") && !line.starts_with("use_peft"))
+            .collect::<Vec<_>>()
+            .join("\n"),
+        "\nuse_peft: true\nuse_dora: true\nload_in_4bit: true\nuse_bnb_nested_quant: true\n",
+    );
+    assert_eq!((&nested["double-quant"], &nested["dora"]), (&json!(true), &json!(true)));
     assert_eq!(with(SWIFT, "quant_bits: 8\nquant_method: bnb\n")["load-in-8bit"], true);
 }
 
