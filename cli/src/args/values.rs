@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::marker::PhantomData;
 use std::str::FromStr;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser, StringValueParser, TypedValueParser};
 use clap::{Arg, Command};
 
 /// Heading of the flags of a run that are used most.
@@ -28,6 +28,14 @@ struct OneOf<T> {
     kind: PhantomData<fn() -> T>,
 }
 
+impl<T> OneOf<T> {
+    /// True if a name is offered both alone and with a number, and the value has something in the number's place.
+    fn has_a_number(&self, value: &OsStr) -> bool {
+        let name = value.to_str().and_then(|text| text.split_once(':')).map(|(name, _)| name);
+        name.is_some_and(|name| self.names.contains(&format!("{name}:N").as_str()))
+    }
+}
+
 impl<T> TypedValueParser for OneOf<T>
 where
     T: FromStr<Err = String> + Clone + Send + Sync + 'static,
@@ -37,6 +45,10 @@ where
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {
         match value.to_str().map(str::parse) {
             Some(Ok(known)) => Ok(known),
+            // Of a name with a number, its own parser says which numbers there are.
+            Some(Err(_)) if self.has_a_number(value) => {
+                StringValueParser::new().try_map(|name| name.parse::<T>()).parse_ref(command, arg, value)
+            }
             // Clap's own parser says what is wrong.
             _ => PossibleValuesParser::new(self.names).try_map(|name| name.parse::<T>()).parse_ref(command, arg, value),
         }

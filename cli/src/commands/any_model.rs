@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lab::any_model::{Driver, Told, Which, options, which};
+use lab::any_model::{Driver, Told, Which, is_of_the_loss, options, which};
 use lab::huggingface::Configuration;
 use lab::run::RunSpec;
 
@@ -66,7 +66,7 @@ const OF_LIBRARIES: [&str; 3] = ["lora", "load-in-4bit", "load-in-8bit"];
 
 /// Why a network that is known by name is left to the user's Python: what this program's family of it cannot, or what a library does to it.
 fn not_represented(spec: &RunSpec, known: Configuration<'_>) -> Option<String> {
-    let unknown = spec.model.read(known).err();
+    let unknown = spec.model.read(known).err().filter(|error| !is_of_the_loss(error));
     unknown.map(|error| error.to_string()).or_else(|| only_by_python(spec))
 }
 

@@ -26,6 +26,7 @@ fn plain_arguments_go_with_a_usual_network() {
     write("a.json", r#"{"output_dir": "out", "per_device_train_batch_size": 2, "learning_rate": 2e-5}"#);
     write("old.yaml", "output_dir: out\noverwrite_output_dir: true\nper_device_train_batch_size: 2\n");
     write("lora.json", r#"{"output_dir": "out", "use_peft": true}"#);
+    write("torchao.json", r#"{"output_dir": "out", "optim": "adamw_torch_8bit"}"#);
     write("eight.json", r#"{"output_dir": "out", "optim": "galore_adamw"}"#);
     let predict = |words: &[&str]| {
         let all = [&["predict", "--model-file", "config.json", "--steps", "2"], words].concat();
@@ -37,7 +38,8 @@ fn plain_arguments_go_with_a_usual_network() {
         (&["--hf-args", "old.yaml"], 0, "the Trainer of transformers 4.57 is not represented: counted as a plain loop"),
         (&["--hf-args", "a.json", "--transformers", "4.51"], 0, "the Trainer of transformers 4.51 is not represented"),
         (&["--hf-args", "a.json", "--batch", "3"], 0, "batch 3 × 64"),
-        (&["--hf-args", "lora.json"], 2, "vramlab does not count use_peft=true"),
+        (&["--hf-args", "torchao.json"], 2, "does not count optim=adamw_torch_8bit"),
+        (&["--hf-args", "torchao.json", "--optimizer", "adamw8bit"], 0, "adamw8bit"),
         (&["--hf-args", "eight.json"], 2, "--optimizer says what to take instead"),
         (&["--hf-args", "eight.json", "--optimizer", "adamw"], 0, "adamw"),
         (&["--hf-args", "config.json"], 2, "vramlab predict takes it"),
@@ -46,6 +48,11 @@ fn plain_arguments_go_with_a_usual_network() {
         let (found, text) = predict(words);
         assert!(found == Some(code) && text.contains(expected), "{words:?}: {found:?} {text}");
     }
+    // Adapters of a file are those of flags.
+    let peak = |words: &[&str]| predict(words).1.lines().find(|line| line.contains("at the peak")).map(String::from);
+    let of_flags = peak(&["--hf-args", "a.json", "--lora", "16", "--lora-dropout", "0.05", "--batch", "1"]);
+    assert!(of_flags.is_some() && of_flags != peak(&["--hf-args", "a.json", "--batch", "1"]));
+    assert_eq!(peak(&["--hf-args", "lora.json"]), of_flags);
     let help = said(&vramlab(folder.path(), &["predict", "--help"]));
     assert!(help.contains("per_device_train_batch_size=4") && help.contains("--gpu 24GiB"), "{help}");
 }

@@ -142,3 +142,32 @@ fn broken_files_name_the_place() {
     refused(2, &["train", "--backend", "meta", "--config", &file]);
     refused(2, &["train", "--backend", "meta", "--model-file", &file]);
 }
+
+/// A loss of hidden states: one error that names it, for each of what was not recorded with it.
+#[test]
+fn a_loss_in_chunks_is_an_error_where_it_was_not_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.json");
+    let llama = r#"{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 512, "hidden_size": 64, "num_hidden_layers": 2,
+        "intermediate_size": 160, "num_attention_heads": 4}"#;
+    fs::write(&config, llama).unwrap();
+    // Two pictures of one point, as MNIST's files are.
+    let data = folder.path().join("train-images-idx3-ubyte");
+    fs::write(&data, [0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 7, 7]).unwrap();
+    fs::write(folder.path().join("train-labels-idx1-ubyte"), [0, 0, 8, 1, 0, 0, 0, 2, 0, 1]).unwrap();
+    let (config, data) = (config.display().to_string(), data.display().to_string());
+    for (words, part) in [
+        (&["--loop", "trainer"][..], "--loss: with --loop trainer the network computes its own"),
+        (&["--data-parallel", "2", "--zero", "3"], "--loss: with zero 3"),
+        (&["--devices", "meta:0,meta:1"], "without --loss it can be divided"),
+        (&["--data", &data], "--loss: the accuracy on a data set needs the scores of all tokens; leave out --data"),
+        (&["--loss", "chunked:0"], "N from 1 to 4096"),
+        (&["--loss", "chunked:4097"], "N from 1 to 4096"),
+    ] {
+        let loss: &[&str] = if words.contains(&"--loss") { &[] } else { &["--loss", "chunked"] };
+        let said = refused(2, &[&["predict", &config], loss, words].concat());
+
+        assert!(said.contains(part) && !said.contains("not built in"), "{words:?}: {said}");
+        assert!(!said.contains("error:"), "one error: {words:?}: {said}");
+    }
+}

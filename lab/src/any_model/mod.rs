@@ -23,4 +23,4 @@ pub use driver::Driver;
 pub use graphs::{Asked, Compared, Entry, key};
 pub use hub_cache::in_hub_cache;
 pub use request::{environment, file_of, options};
-pub use which::{Which, which};
+pub use which::{Which, is_of_the_loss, which};

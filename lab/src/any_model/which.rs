@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use lab_base::error::Error;
 use lab_imports::huggingface::Configuration;
 use serde_json::Value;
 
@@ -77,13 +78,22 @@ fn unknown(path: &Path, model: &ModelSpec) -> Known {
     }
     match model.read(Configuration::File(path)) {
         Ok(_) => Known::Yes,
+        Err(error) if is_of_the_loss(&error) => Known::Yes,
         Err(error) => Known::No(error.to_string()),
     }
 }
 
+/// True if only `--loss` is wrong, which no Python has either: the network is built in, and its error is the answer.
+pub fn is_of_the_loss(error: &Error) -> bool {
+    matches!(error, Error::Usage { what, .. } if what == "loss")
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::run::RunSpec;
 
     #[test]
     fn what_this_program_knows_it_reads_itself() {
@@ -112,6 +122,14 @@ mod tests {
                 matches!(which(path, &ModelSpec::default()), Which::ByPython(word, Some(_)) if word == path.display().to_string())
             );
         }
+        let llama = file("llama.json", r#"{"model_type": "llama", "architectures": ["LlamaForCausalLM"]}"#);
+        let by_trainer = json!({"loss": "chunked", "loop": "trainer", "model-file": &llama});
+        let model = RunSpec::of_fields(by_trainer.as_object().unwrap()).unwrap().model;
+        assert_eq!(
+            which(&llama, &model),
+            Which::BuiltIn(llama.clone()),
+            "a wrong loss is no reason for another Python"
+        );
         for word in ["train.py:make_model", "owner/name-of-nothing", "Gemma3ForCausalLM", "timm:vit_base_patch16_224"] {
             assert_eq!(which(Path::new(word), &ModelSpec::default()), Which::ByPython(word.into(), None));
         }

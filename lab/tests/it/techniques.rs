@@ -94,6 +94,10 @@ fn a_loss_of_hidden_states_is_refused_elsewhere() {
     let built_in = json!({"model": "gpt", "loss": "chunked"});
     let error = resolve(&RunSpec::of_fields(built_in.as_object().unwrap()).unwrap(), &[]).map(|_| ()).unwrap_err();
     assert!(error.to_string().starts_with("loss: "), "{error}");
+    let export = archives::unpacked(&golden("mlp.pt2.gz"), folder.path(), "mlp");
+    let exported = json!({"model-file": export, "loss": "chunked"});
+    let error = resolve(&RunSpec::of_fields(exported.as_object().unwrap()).unwrap(), &[]).map(|_| ()).unwrap_err();
+    assert!(error.to_string().starts_with("loss: checkpointed and chunked are for a config.json"), "{error}");
     for text in ["chunked:0", "chunked:x", "chunkedly"] {
         let fields = json!({"loss": text});
         assert!(RunSpec::of_fields(fields.as_object().unwrap()).is_err(), "{text}");

@@ -10,6 +10,7 @@ mod file;
 mod found;
 mod keys;
 mod meaning;
+mod tuned;
 
 use std::path::Path;
 
@@ -35,7 +36,8 @@ fn of(arguments: &Map<String, Value>, file: &str, around: &Around<'_>) -> Result
         return Err(Error::usage(file, "describes a network, not arguments: vramlab predict takes it as it is"));
     }
     let mut found = HfArgs::default();
-    found.take(arguments, file)?;
+    let others = tuned::take(arguments, file, &mut found)?;
+    found.take(&others, file)?;
     if found.unknown.len() == arguments.len() {
         return Err(Error::usage(file, "none of its names is an argument of transformers"));
     }

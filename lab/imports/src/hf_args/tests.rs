@@ -140,7 +140,9 @@ fn what_is_not_represented_is_named() {
         (json!({"deepspeed": "ds.json"}), "deepspeed=ds.json", Some("data-parallel")),
         (json!({"fsdp": ["full_shard"]}), "fsdp=[\"full_shard\"]", Some("data-parallel")),
         (json!({"torch_compile": true}), "torch_compile=true", None),
-        (json!({"use_peft": true}), "use_peft=true", None),
+        (json!({"use_lora": true}), "use_lora=true", None),
+        (json!({"optim": "adamw_torch_8bit"}), "optim=adamw_torch_8bit", Some("optimizer")),
+        (json!({"optim": "adamw_torch_4bit"}), "optim=adamw_torch_4bit", Some("optimizer")),
         (
             json!({"attn_implementation": "flash_attention_2"}),
             "attn_implementation=flash_attention_2",
@@ -182,6 +184,72 @@ fn what_is_not_represented_is_named() {
         let wrong = wrong.unwrap_err().to_string();
         assert!(wrong.contains(why), "{wrong}");
     }
+}
+
+/// TRL's `ModelConfig`, as it is dumped: without `use_peft` its ranks mean nothing.
+#[test]
+fn adapters_and_bits_become_fields() {
+    let of_all = json!({"use_peft": true, "lora_r": 32, "lora_alpha": 16, "lora_dropout": 0, "lora_target_modules": ["q_proj", "v_proj"],
+                        "use_dora": true, "use_rslora": true, "load_in_4bit": true, "bnb_4bit_quant_type": "fp4", "use_bnb_nested_quant": true});
+    for (arguments, fields) in [
+        (json!({"use_peft": true}), json!({"lora": 16, "lora-dropout": 0.05})),
+        (
+            json!({"use_peft": false, "lora_r": 8, "use_dora": true, "load_in_4bit": false, "use_bnb_nested_quant": true}),
+            json!({}),
+        ),
+        (
+            of_all,
+            json!({"lora": 32, "lora-target": "q_proj,v_proj", "dora": true, "load-in-4bit": true, "double-quant": true}),
+        ),
+        (
+            json!({"use_peft": true, "lora_r": 8, "lora_dropout": 0.1, "lora_target_modules": "all-linear", "load_in_8bit": true}),
+            json!({"lora": 8, "lora-dropout": 0.1, "lora-target": "all-linear", "load-in-8bit": true}),
+        ),
+    ] {
+        let found = read_json(arguments.clone());
+        assert_eq!(Value::Object(found.fields), fields, "{arguments}");
+        assert!(found.refusals.is_empty() && found.unknown.is_empty(), "{arguments}");
+    }
+    for (more, named, field) in [
+        (
+            json!({"lora_target_modules": "layers.[0-9]+.q_proj"}),
+            "lora_target_modules=layers.[0-9]+.q_proj",
+            Some("lora-target"),
+        ),
+        (json!({"lora_modules_to_save": ["lm_head"]}), "lora_modules_to_save=[\"lm_head\"]", None),
+        (json!({"bnb_4bit_quant_storage": "bfloat16"}), "bnb_4bit_quant_storage=bfloat16", None),
+    ] {
+        let mut arguments = json!({"use_peft": true});
+        arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        assert_eq!(read_json(arguments).refusals, [Refused { argument: named.into(), field }]);
+    }
+    for wrong in [
+        json!({"lora_r": 0}),
+        json!({"lora_r": "x"}),
+        json!({"lora_dropout": 1}),
+        json!({"load_in_4bit": true, "load_in_8bit": true}),
+    ] {
+        let mut arguments = json!({"use_peft": true});
+        arguments.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());
+        assert!(of(arguments.as_object().unwrap(), "args.json", &Around::default()).is_err(), "{arguments}");
+    }
+}
+
+/// A recorded Trainer has adapters, but no weights of few bits.
+#[test]
+fn weights_of_few_bits_have_a_plain_loop() {
+    let (_folder, path) = config(json!({"dtype": "bfloat16"}));
+    let around = Around { config: Some(Configuration::File(&path)), ..Around::default() };
+    let with = |bits: bool| {
+        let arguments = json!({"output_dir": "out", "use_peft": true, "load_in_4bit": bits, "dtype": "bfloat16", "bf16": true, "optim": "paged_adamw_8bit"});
+        beside(arguments, &around).fields
+    };
+    let (plain, four) = (with(false), with(true));
+    assert_eq!((plain.get("loop"), four.get("loop")), (Some(&json!("trainer")), None));
+    assert_eq!(
+        (&four["precision"], &four["optimizer"], &four["keep"]),
+        (&json!("bf16-autocast-bf16"), &json!("paged-adamw8bit"), &json!("loss"))
+    );
 }
 
 #[test]

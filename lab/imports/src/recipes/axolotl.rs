@@ -41,12 +41,15 @@ pub(super) const KEYS: Table = &[
     ]),
     (Unsupported(Some("freeze")), &["unfrozen_parameters", "freeze_mm_modules"]),
     (Unsupported(Some("lora")), &["lora_model_dir", "lora_on_cpu"]),
-    (Inexact("fused kernels need less"), &[
-        "lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "liger_rope", "liger_rms_norm", "liger_layer_norm", "liger_glu_activation",
-        "liger_rms_norm_gated", "flash_attn_fuse_mlp", "flash_attn_rms_norm", "flash_attn_cross_entropy", "use_kernels", "fused_attn_kernel",
-        "use_dsv4_kernels", "use_glm_dsa_kernels", "liger_use_token_scaling",
+    (Inexact("vramlab does not support Liger's kernels, which keep less"), &[
+        "liger_rope", "liger_rms_norm", "liger_layer_norm", "liger_glu_activation", "liger_rms_norm_gated", "liger_use_token_scaling",
     ]),
-    (Inexact("the logits are counted whole, and it needs less"), &[
+    (Inexact("fused kernels need less"), &[
+        "lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "flash_attn_fuse_mlp", "flash_attn_rms_norm", "flash_attn_cross_entropy", "use_kernels", "fused_attn_kernel",
+        "use_dsv4_kernels", "use_glm_dsa_kernels",
+    ]),
+    // None is `--loss chunked`: axolotl's makes all scores and converts them in parts, the others compute gradients in forward, or keep none.
+    (Unsupported(Some("loss")), &[
         "liger_fused_linear_cross_entropy", "liger_cross_entropy", "cut_cross_entropy", "chunked_cross_entropy",
     ]),
     (Inexact("experts are counted as transformers computes them"), &[
@@ -134,7 +137,7 @@ pub(super) fn settle(keys: &Keys<'_>, taken: &mut Taken<'_>) -> Result<()> {
         match last {
             "LigerPlugin" | "SwanLabPlugin" => {}
             "CutCrossEntropyPlugin" => {
-                taken.inexact("plugins", &plugin.clone().into(), "the logits are counted whole, and it needs less");
+                taken.unsupported("plugins", &plugin.clone().into(), Some("loss"));
             }
             "KernelsPlugin" => taken.inexact("plugins", &plugin.clone().into(), "fused kernels need less"),
             _ => taken.unsupported("plugins", &plugin.clone().into(), None),

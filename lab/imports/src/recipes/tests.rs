@@ -125,6 +125,14 @@ fn weights_of_few_bits_and_types() {
         "bf16-autocast-bf16",
         "the file's type"
     );
+    let nested = with(
+        &TRL.lines()
+            .filter(|line| !line.contains("load_in") && !line.starts_with("use_peft"))
+            .collect::<Vec<_>>()
+            .join("\n"),
+        "\nuse_peft: true\nuse_dora: true\nload_in_4bit: true\nuse_bnb_nested_quant: true\n",
+    );
+    assert_eq!((&nested["double-quant"], &nested["dora"]), (&json!(true), &json!(true)));
     assert_eq!(with(SWIFT, "quant_bits: 8\nquant_method: bnb\n")["load-in-8bit"], true);
 }
 
@@ -134,9 +142,11 @@ fn every_key_is_named() {
     let (_, all) = counted(&format!("{AXOLOTL}micro_batch_sise: 3\nliger_rope: true\nval_set_size: 0.1\n"));
     assert_eq!(all.args.unknown, ["micro_batch_sise (did you mean micro_batch_size?)"]);
     assert_eq!(all.without_effect, ["datasets", "output_dir", "val_set_size", "wandb_project"]);
-    for part in
-        ["flash_attention_2 (counted as sdpa", "liger_rope=true (fused kernels need less)", "sample_packing=true"]
-    {
+    for part in [
+        "flash_attention_2 (counted as sdpa",
+        "liger_rope=true (vramlab does not support Liger's kernels, which keep less)",
+        "sample_packing=true",
+    ] {
         assert!(all.args.left_out.iter().any(|what| what.starts_with(part)), "{part}: {:?}", all.args.left_out);
     }
     assert!(refused(&all).is_empty());
@@ -144,6 +154,10 @@ fn every_key_is_named() {
         (AXOLOTL, "fsdp_config: {fsdp_version: 2}\n", "fsdp_config={\"fsdp_version\":2}", Some("data-parallel")),
         (AXOLOTL, "tensor_parallel_size: 4\n", "tensor_parallel_size=4", Some("data-parallel")),
         (AXOLOTL, "rl: dpo\n", "rl=dpo", None),
+        (AXOLOTL, "chunked_cross_entropy: true\n", "chunked_cross_entropy=true", Some("loss")),
+        (AXOLOTL, "cut_cross_entropy: true\n", "cut_cross_entropy=true", Some("loss")),
+        (AXOLOTL, "liger_fused_linear_cross_entropy: true\n", "liger_fused_linear_cross_entropy=true", Some("loss")),
+        (AXOLOTL, "liger_cross_entropy: true\n", "liger_cross_entropy=true", Some("loss")),
         (AXOLOTL, "plugins: [axolotl.integrations.kd.KDPlugin]\n", "plugins=axolotl.integrations.kd.KDPlugin", None),
         (AXOLOTL, "adapter: llama-adapter\n", "adapter=llama-adapter", Some("lora")),
         (

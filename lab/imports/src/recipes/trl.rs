@@ -18,17 +18,17 @@ pub(super) const KEYS: Table = &[
     (Read, &[
         "model_name_or_path", "max_length", "max_seq_length", "use_peft", "lora_r", "lora_dropout", "lora_target_modules", "load_in_4bit",
         "load_in_8bit", "dtype", "torch_dtype", "bf16", "fp16", "gradient_checkpointing", "attn_implementation", "optim", "env", "packing",
-        "eval_strategy", "padding_free", "method",
+        "eval_strategy", "padding_free", "method", "use_dora", "use_bnb_nested_quant",
     ]),
     (Unsupported(Some("data-parallel")), &["accelerate_config", "num_processes", "fsdp", "deepspeed"]),
     (Unsupported(None), &[
-        "lora_target_parameters", "lora_modules_to_save", "use_dora", "activation_offloading", "num_generations", "max_completion_length", "beta",
+        "lora_target_parameters", "lora_modules_to_save", "activation_offloading", "num_generations", "max_completion_length", "beta",
         "reward_funcs", "reward_model_name_or_path", "precompute_ref_log_probs", "model_init_kwargs", "rpo_alpha", "desirable_weight",
         "center_rewards_coefficient",
     ]),
     (Inexact("fused kernels need less"), &["use_liger_kernel"]),
     (Inexact("its own loss is counted as cross entropy"), &["loss_type"]),
-    (Inexact("the setting is not counted"), &["router_aux_loss_coef", "use_bnb_nested_quant", "bnb_4bit_quant_storage", "chat_template_path"]),
+    (Inexact("the setting is not counted"), &["router_aux_loss_coef", "bnb_4bit_quant_storage", "chat_template_path"]),
     (Nothing, &[
         "dataset_name", "dataset_mixer", "dataset_mixture", "dataset_splits", "dataset_configs", "chat_template", "auto_insert_empty_system_msg",
         "max_prompt_length", "system_prompt", "benchmarks", "callbacks", "dataset_config", "dataset_train_split", "dataset_test_split", "dataset_streaming", "datasets", "streaming",
@@ -65,11 +65,17 @@ pub(super) fn settle(keys: &Keys<'_>, around: &Around<'_>, taken: &mut Taken<'_>
         let target = taken.targets(keys, "lora_target_modules");
         let dropout = keys.number("lora_dropout").unwrap_or(DROPOUT);
         taken.adapters(keys.whole("lora_r").unwrap_or(RANK), target, Some(dropout));
+        if keys.is_on("use_dora") {
+            taken.set("dora", true);
+        }
     }
     for (key, field) in [("load_in_4bit", "load-in-4bit"), ("load_in_8bit", "load-in-8bit")] {
         if keys.is_on(key) {
             taken.set(field, true);
         }
+    }
+    if keys.is_on("load_in_4bit") && keys.is_on("use_bnb_nested_quant") {
+        taken.set("double-quant", true);
     }
     types(keys, around, taken);
     if keys.value("gradient_checkpointing").is_none_or(|value| *value == Value::Bool(true)) {
@@ -87,7 +93,8 @@ pub(super) fn settle(keys: &Keys<'_>, around: &Around<'_>, taken: &mut Taken<'_>
     }
     taken.environment(&keys.inner("env"));
     taken.note(
-        "the loss and its metrics are counted as the Trainer of transformers computes them, not as SFTTrainer does",
+        "the loss (counted with the scores of all tokens, which SFTTrainer of TRL 1.16 makes in tiles: rehearsed, it allocated 459.6 MiB where vramlab \
+         counts 1.02 GiB, of 4 × 512 tokens and 32 000 words)",
     );
     taken.note(match keys.is_on("packing") {
         true => "packing=true (rows of packed texts are counted full)",
