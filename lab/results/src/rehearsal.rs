@@ -290,7 +290,7 @@ pub struct Inexact {
 pub struct NotAsOnACard {
     /// The event.
     pub event: String,
-    /// The function, a number of bytes, or a sentence.
+    /// The function, or a sentence.
     pub name: String,
 }
 

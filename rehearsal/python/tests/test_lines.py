@@ -176,3 +176,34 @@ def test_a_node_that_takes_no_hooks_ends_it(lines, torch):
     del node.metadata
     lines.made(result(torch, node))
     assert not lines.is_on and lines.values.made is lines.values.begins is None
+
+
+def test_what_checkpointing_makes_again_is_marked_at_its_own_lines(settings, torch):
+    node, modes = AddBackward0(), []
+
+    class CheckpointFunction:
+        @staticmethod
+        def backward(gradient):
+            for mode in modes:
+                mode.__torch_function__(lambda: result(torch, node), ())
+            return gradient
+
+    class TorchFunctionMode:
+        def __enter__(self):
+            modes.append(self)
+
+        def __exit__(self, *error):
+            modes.remove(self)
+
+    torch.overrides = types.SimpleNamespace(TorchFunctionMode=TorchFunctionMode, _get_current_function_mode=lambda: None)
+    torch.utils = types.SimpleNamespace(checkpoint=types.SimpleNamespace(CheckpointFunction=CheckpointFunction))
+    torch.autograd = types.SimpleNamespace(graph=types.SimpleNamespace(Node=Node), _get_sequence_nr=lambda: Node.made)
+    torch._C._cuda_getDevice = lambda: 0
+    lines = BackwardLines(torch)
+    lines.install(types.SimpleNamespace(made=None, begins=None))
+    assert CheckpointFunction.backward(3) == 3 and modes == []
+    node.hooks[0](None)
+    [[_, _, place, name]] = lines.report()["marks"]
+    assert name == "AddBackward0" and lines.report()["places"][place][0][0] == __file__
+    lines.turn(False)
+    assert CheckpointFunction.backward(4) == 4 and len(node.hooks) == 1

@@ -4,6 +4,7 @@ import builtins
 import io
 import json
 import os
+import string
 import types
 
 import pytest
@@ -130,7 +131,9 @@ def test_files_of_data_that_are_not_there_are_made_up(tmp_path, monkeypatch):
         assert file.seek(0, os.SEEK_END) == 4 * 512 * 16
     with open(tmp_path / "test.csv", encoding="utf-8") as file:
         assert file.readline() == "text,label\n"
+    with open(tmp_path / "input.txt", encoding="utf-8") as file:
+        assert set(string.printable[:95]) < set(file.readline()) and len(file.read().split()) == 512 * 16
     for absent in ("config.json", "vocab.txt", "training_args.bin", "notes.md", "lib/site-packages/data/train.txt", ".cache/train.jsonl"):
         with pytest.raises(FileNotFoundError):
             (tmp_path / "run" / absent).read_text(encoding="utf-8")
-    assert len(made_up.MADE_UP) == 3 and "lengths are made up" in made_up.MADE_UP[0]
+    assert len(made_up.MADE_UP) == 4 and "lengths are made up" in made_up.MADE_UP[0]

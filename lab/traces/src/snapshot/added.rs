@@ -8,7 +8,8 @@ use super::model::{Action, Frame, FrameId, Snapshot, StackId};
 pub type AddedFrame = (String, i64, String);
 
 impl Snapshot {
-    /// Gives allocations without a stack one. `stack_of` is asked with the number of each such allocation of the device, counted from the first of the
+    /// Gives allocations that autograd's engine made the stack of their node: they have none, or one that ends at the call of the engine, as in
+    /// a backward pass within another one (checkpointing with `use_reentrant`). `stack_of` is asked with the number of each such allocation of the device, counted from the first of the
     /// trace, and returns a key; `frames` are the frames of a key, innermost first.
     pub fn add_stacks(
         &mut self,
@@ -23,7 +24,7 @@ impl Snapshot {
             if event.action != Action::Alloc {
                 continue;
             }
-            if !self.has_stack(event.stack)
+            if self.is_of_the_engine(event.stack)
                 && let Some(key) = stack_of(number)
             {
                 event.stack = match known.get(&key) {
@@ -39,6 +40,10 @@ impl Snapshot {
             number += 1;
         }
         self.traces[device] = trace;
+    }
+
+    fn is_of_the_engine(&self, stack: StackId) -> bool {
+        self.stack(stack).next().is_none_or(|frame| frame.name == "_engine_run_backward")
     }
 
     fn added_stack(&mut self, frames: &[AddedFrame]) -> StackId {

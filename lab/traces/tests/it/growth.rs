@@ -230,3 +230,19 @@ fn what_backward_passes_add_grows_as_what_other_lines_do() {
     let [growth] = &found.growing[..] else { panic!("{found:?}") };
     assert_eq!((found.trend, growth.bytes_per_step()), (Trend::Grows, 1 << 20));
 }
+
+#[test]
+fn what_a_backward_pass_within_another_one_makes_has_the_line_of_its_node() {
+    let mut program = Program::default();
+    program.step(&[(0, 1 << 20), (1, 4 << 20)], &[]);
+    let end = program.entries[0].find(", \"frames\"").unwrap();
+    program.entries[0].truncate(end);
+    let engine = "{\"filename\": \"graph.py\", \"line\": 7, \"name\": \"_engine_run_backward\"}";
+    program.entries[0].push_str(&format!(", \"frames\": [{engine}]}}"));
+    let mut snapshot = program.snapshot();
+    snapshot.add_stacks(0, Some, |_| vec![("train.py".into(), 3, "MulBackward0".into())]);
+    let names: Vec<_> =
+        snapshot.trace(0).iter().map(|event| snapshot.stack(event.stack).next().unwrap().name).collect();
+    assert_eq!(names[0], "MulBackward0");
+    assert_ne!(names[1], "MulBackward0", "the script made this one");
+}

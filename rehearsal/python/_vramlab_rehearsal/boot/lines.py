@@ -5,6 +5,7 @@ import sys
 
 from . import schema
 from .places import is_library
+from .report import guarded
 from .settings import SETTINGS
 
 # Number of first steps that are followed; of later ones, each after a step that made another number of allocations than all of these; and of
@@ -65,6 +66,41 @@ class BackwardLines:
             self.values = values
             self.count = getattr(self.torch.autograd, "_get_sequence_nr", None)
             self.begin(True)
+            guarded(self.watch_recomputing)()
+
+    def watch_recomputing(self):
+        """Checkpointing with `use_reentrant` runs the forward pass again in a thread of autograd, which has no mode: there it gets one."""
+        import functools
+
+        lines, of_torch = self, self.torch
+        checkpoint = getattr(getattr(of_torch, "utils", None), "checkpoint", None)
+        kind = getattr(checkpoint, "CheckpointFunction", None)
+        if kind is None:
+            return
+        backward = kind.backward
+
+        class Mode(of_torch.overrides.TorchFunctionMode):  # type: ignore[name-defined]
+            def __torch_function__(self, function, types, args=(), kwargs=None):
+                out = function(*args, **(kwargs or {}))
+                lines.recomputed(out)
+                return out
+
+        @functools.wraps(backward)
+        def marked(*args, **kwargs):
+            # What is compiled would be compiled again with a mode. On the CPU there is no other thread, and the mode is there.
+            if not lines.is_on or has_compiled() or of_torch.overrides._get_current_function_mode() is not None:
+                return backward(*args, **kwargs)
+            with Mode():
+                return backward(*args, **kwargs)
+
+        kind.backward = staticmethod(marked)
+
+    def recomputed(self, out):
+        """Called with the result of an operator in a thread of autograd, whose nodes have numbers of their own."""
+        for one in out if type(out) in (tuple, list) else (out,):
+            node = getattr(one, "grad_fn", None) if isinstance(one, self.torch.Tensor) else None
+            if node is not None and "vramlab" not in node.metadata:
+                guarded(self.mark)(node, self.place(), is_exact=True)
 
     def after_step(self, steps, requests):
         """`requests` are the numbers of allocations of this step, by card."""
@@ -127,8 +163,8 @@ class BackwardLines:
             self.more = self.at_once = 0
             self.turn(False)
 
-    def mark(self, node, place):
-        """Marks a node, and those that follow it in the backward pass."""
+    def mark(self, node, place, is_exact=False):
+        """Marks a node, and those that follow it in the backward pass. `is_exact`: all were made at the place."""
         nodes = [node]
         while nodes:
             node = nodes.pop()
@@ -139,7 +175,7 @@ class BackwardLines:
             name = type(node).__name__
             if name == "AccumulateGrad":
                 continue
-            node.register_prehook(self.starts(self.place_of(node, place), name))
+            node.register_prehook(self.starts(place if is_exact else self.place_of(node, place), name))
             nodes.extend(following for following, _ in node.next_functions)
 
     def number_of(self, node):
@@ -187,3 +223,7 @@ class BackwardLines:
         return schema.Lines(places=self.places, marks=self.marks)
 
 
+def has_compiled():
+    """True if `torch.compile` compiled something."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    return bool(counters and counters.get("frames"))

@@ -26,7 +26,7 @@ OF_FILES = (
 # Endings of files with data, and words in the names of those whose ending says too little.
 DATA = (".jsonl", ".ndjson", ".parquet")
 PERHAPS_DATA = (".json", ".csv", ".tsv", ".txt", ".bin", ".npy")
-WORDS_OF_DATA = ("train", "training", "valid", "validation", "val", "dev", "test", "eval", "data", "dataset", "corpus", "tokens")
+WORDS_OF_DATA = ("train", "training", "valid", "validation", "val", "dev", "test", "eval", "data", "dataset", "corpus", "tokens", "input")
 # Sides of pictures, their number in a class, and classes of a folder.
 SIDE, PICTURES, CLASSES = 256, 32, 10
 # The mark of a data set in its description.
@@ -200,7 +200,8 @@ def write(path, opened):
                 sign = "," if ending == ".csv" else "\t"
                 file.write("text%slabel\n" % sign + "".join("%s%s%d\n" % (text(number), sign, number % 2) for number in range(rows())))
             elif ending == ".txt":
-                file.write("".join(text(number) + "\n" for number in range(rows())))
+                # All characters of English texts first: the tokens of some scripts are characters.
+                file.write("".join(map(chr, range(32, 127))) + "\n" + "".join(text(number) + "\n" for number in range(rows())))
             else:
                 file.write("".join(json.dumps(row) + "\n" for row in rows_of_file))
     whole, length = rows() * (tokens() or 1), tokens() or 1
