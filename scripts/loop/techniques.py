@@ -155,7 +155,6 @@ def optimizer_of(fields):
 
 def loss_of(name):
     """What computes the loss of that name from a network of transformers and a batch: `checkpointed`, or `chunked:N`."""
-    import torch
     from torch.nn import functional as F
     from torch.utils.checkpoint import checkpoint
 

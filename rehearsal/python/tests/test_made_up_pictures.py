@@ -56,7 +56,7 @@ def test_a_data_set_of_pictures_has_its_length_its_sizes_and_its_classes():
     assert len(train.targets) == 50000 and set(train.targets) == set(range(10)) and train.classes[3] == "cat"
     assert train.transform is len and train.train is True and made_up.ASKED == []
 
-    class Own(module.CIFAR100):
+    class Own(module.CIFAR100):  # type: ignore[name-defined]
         pass
 
     test = Own("data", train=False)

@@ -11,7 +11,7 @@ DIGITS = ({True: 60000, False: 10000}, (28, 28), 10)
 SMALL = ({True: 50000, False: 10000}, (32, 32, 3), 10)
 STREETS = ({"train": 73257, "test": 26032, "extra": 531131}, (3, 32, 32), 10)
 BIRDS = ({"train": 5000, "test": 8000, "unlabeled": 100000, "train+unlabeled": 105000}, (3, 96, 96), 10)
-KNOWN = {
+KNOWN: dict = {
     "MNIST": DIGITS,
     "FashionMNIST": DIGITS,
     "KMNIST": DIGITS,

@@ -4,7 +4,7 @@ An operator that is put off has run on the card. For the host its operands are r
 later operator that writes a tensor gives it new contents."""
 
 from .known import Known, Twin
-from .operators import ARITHMETIC, MAKING, PLAIN_NUMBERS, PUT_OFF, PUT_OFF_IN_PLACE
+from .operators import PLAIN_NUMBERS, PUT_OFF, PUT_OFF_IN_PLACE
 
 # Results with fewer elements are computed at once, unless an operand is put off.
 LARGE_RESULT = 1 << 15
