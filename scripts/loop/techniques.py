@@ -114,7 +114,7 @@ def adapted(fields):
     """What makes a network of transformers one with the adapters, and the base, that the fields of a run name."""
     import peft
 
-    import adapters
+    import few_bits
 
     nested = {"bnb_4bit_use_double_quant": True} if fields.get("double-quant") else {}
     four = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": "bfloat16", **nested}
@@ -124,7 +124,7 @@ def adapted(fields):
 
     def made(model):
         if arguments:
-            model = adapters.quantized(model, arguments).to("cuda")
+            model = few_bits.quantized(model, arguments).to("cuda")
             model = peft.prepare_model_for_kbit_training(model, "checkpoint" in fields, {"use_reentrant": False})
         elif "checkpoint" in fields:
             model.enable_input_require_grads()

@@ -3,7 +3,7 @@
 A case is {name, class, config, batch, seq, options}. The options are those of a recording, and absent ones have their usual value."""
 import contextlib
 
-import adapters
+import few_bits
 from script_format import COLUMNS, Rows
 
 USUAL = {"kind": "transformers", "loop": "plain", "precision": "fp32", "attn_implementation": "sdpa", "optimizer": "torch.optim.AdamW(lr=1e-4)",
@@ -82,7 +82,7 @@ def record(case):
     torch.manual_seed(0)
     case, options = checked(case)
     rows = Rows()
-    model = adapters.put_on_card(made(case, options), options).train()
+    model = few_bits.put_on_card(made(case, options), options).train()
     if options["gradient_checkpointing"] and options["loop"] == "plain":
         reentrant = options["gradient_checkpointing"] == "reentrant"
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})

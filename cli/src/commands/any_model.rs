@@ -23,7 +23,9 @@ pub(crate) enum Prepared {
 #[cfg(target_os = "linux")]
 pub(crate) fn kept_graph(word: &str, args: &PredictArgs, spec: &RunSpec) -> Option<(RunSpec, String)> {
     let asked = !args.any.no_cache && !args.any.program;
-    super::any_model_graphs::Kept::of(word, spec, args.paper.model.python.as_deref()).filter(|_| asked)?.run(spec)
+    super::any_model_graphs::Kept::of_network(word, spec, args.paper.model.python.as_deref())
+        .filter(|_| asked)?
+        .run(spec)
 }
 
 /// Without Linux there are no rehearsals to compare a graph with.

@@ -30,7 +30,7 @@ pub(super) struct Kept {
 
 impl Kept {
     /// `None` for a run that no graph answers, for a network of which nothing is kept, and without a folder.
-    pub(super) fn of(word: &str, spec: &RunSpec, python: Option<&Path>) -> Option<Self> {
+    pub(super) fn of_network(word: &str, spec: &RunSpec, python: Option<&Path>) -> Option<Self> {
         let python = Python::find(python, &of_process).ok().flatten()?;
         Some(Self { folder: cache::folder()?.join("networks"), key: key(word, spec, &python)? })
     }

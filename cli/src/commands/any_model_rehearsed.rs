@@ -42,7 +42,7 @@ pub(super) fn rehearsed(word: &str, python: &Path, args: &PredictArgs, spec: &Ru
     }
     result.warnings.iter().for_each(|warning| ui.tell_after(warning));
     output::deliver_findings(ui, &args.output, args.page.html.as_ref(), &result)?;
-    if let Some(kept) = Kept::of(word, spec, named).filter(|_| !args.any.no_cache && !result.interrupted) {
+    if let Some(kept) = Kept::of_network(word, spec, named).filter(|_| !args.any.no_cache && !result.interrupted) {
         kept.remember(word, spec, python, &result, ui);
     }
     Ok(if result.tries.is_some() { Code::Check } else { Code::Done })

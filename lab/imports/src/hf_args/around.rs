@@ -39,7 +39,7 @@ impl Around<'_> {
     /// Adds the fields that follow from the arguments together.
     pub(super) fn settle(&self, arguments: &Map<String, Value>, found: &mut HfArgs) {
         let has = |names: &[&str]| names.iter().any(|name| arguments.contains_key(*name));
-        let saved = self.config.and_then(|configuration| SavedType::of(configuration).ok());
+        let saved = self.config.and_then(|configuration| SavedType::of_configuration(configuration).ok());
         let of_4 = self.release.map_or(has(ONLY_4) && !has(ONLY_5), |release| !release.has_trainer());
         if has(OF_SFT) {
             let what = "TRL's SFTTrainer computes its loss and its metrics itself: counted as the Trainer of transformers does it, with the scores of all \
@@ -77,7 +77,7 @@ impl Around<'_> {
 
     /// Returns the name of the type in which the network's file is saved, if it says one.
     pub(crate) fn saved_type(&self) -> Option<&'static str> {
-        match SavedType::of(self.config?).ok()? {
+        match SavedType::of_configuration(self.config?).ok()? {
             SavedType::Named(dtype) => Some(dtype.name()),
             _ => None,
         }

@@ -13,7 +13,7 @@ impl SavedType {
     ///
     /// # Errors
     /// [`Error::Usage`] for a file that cannot be read, or whose type is not a name.
-    pub fn of(configuration: Configuration<'_>) -> Result<Self> {
+    pub fn of_configuration(configuration: Configuration<'_>) -> Result<Self> {
         let (file, text) = (configuration.name(), configuration.text()?);
         let value: Value = serde_json::from_str(&text).map_err(|error| Error::usage(&file, error.to_string()))?;
         let Value::Object(map) = &value else { return Err(Error::usage(file, "is not a JSON object")) };
