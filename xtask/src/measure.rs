@@ -67,7 +67,7 @@ pub(crate) fn run(root: &Path, args: &BenchArgs) -> anyhow::Result<()> {
         rows.extend(processes(root, &target)?);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?;
-    let date = collect::date(now.as_secs());
+    let date = lab_base::figures::date(now.as_secs());
     let mut head = Map::new();
     head.insert("schema".into(), "vramlab-bench-results-1".into());
     head.insert("date".into(), date.clone().into());

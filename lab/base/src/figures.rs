@@ -114,6 +114,20 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some(if sorted.len().is_multiple_of(2) { (sorted[middle - 1] + upper) / 2.0 } else { upper })
 }
 
+/// The date of a moment, in UTC: `2026-11-21`. Days since 1970 in the calendar's own periods of 400 years, counted from a first
+/// of March, so that a leap day comes last.
+pub fn date(seconds_since_1970: u64) -> String {
+    let days = (seconds_since_1970 / 86_400) as i64 + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,5 +183,15 @@ mod tests {
         assert_eq!(median(&[1.0, 4.0]), Some(2.5));
         assert_eq!(median(&[7.0]), Some(7.0));
         assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn days_have_their_dates() {
+        let day = |days: u64| date(days * 86_400 + 86_399);
+        assert_eq!(
+            [day(0), day(59), day(11_016), day(20_513), day(20_514)],
+            ["1970-01-01", "1970-03-01", "2000-02-29", "2026-03-01", "2026-03-02"]
+        );
+        assert_eq!([0, 951_782_400, 1_795_910_400].map(date), ["1970-01-01", "2000-02-29", "2026-11-29"]);
     }
 }

@@ -125,6 +125,13 @@ pub struct RehearsedGpu {
     pub capability: String,
 }
 
+impl RehearsedGpu {
+    /// Bytes that are left of each for what PyTorch reserves.
+    pub fn room(&self) -> u64 {
+        self.total_bytes.saturating_sub(self.context_bytes)
+    }
+}
+
 /// A process on a card. Bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RehearsedRank {

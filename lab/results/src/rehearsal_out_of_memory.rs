@@ -83,16 +83,15 @@ impl RehearsalResult {
 
     /// True if its tensors alone take more than the card has: then no setting of the allocator makes it fit.
     pub fn holds_more_than_there_is(&self) -> bool {
-        let room = self.gpu.total_bytes.saturating_sub(self.gpu.context_bytes);
         let needs = self.with_memory_enough.as_ref().filter(|needs| needs.fits == Some(true));
-        needs.is_some_and(|needs| needs.peak_allocated > room)
+        needs.is_some_and(|needs| needs.peak_allocated > self.gpu.room())
     }
 
     /// Bytes of parameters, gradients and optimizer states at the peak, if they alone take more than the card has: no batch is small enough.
     pub fn states_beyond_the_card(&self) -> Option<u64> {
         let by = self.with_memory_enough.as_ref().filter(|needs| needs.fits == Some(true))?.by_category?;
         let states = by.parameter + by.gradient + by.optimizer + by.buffer;
-        (states > self.gpu.total_bytes.saturating_sub(self.gpu.context_bytes)).then_some(states)
+        (states > self.gpu.room()).then_some(states)
     }
 
     fn ooms(&self) -> impl Iterator<Item = &RehearsedOom> {
@@ -105,7 +104,7 @@ impl RehearsalResult {
         let needs = self.with_memory_enough.as_ref().filter(|needs| needs.missing > 0 && needs.fits == Some(true))?;
         let by = needs.by_category?;
         let (grows, peak) = ((by.activation + by.input) as f64, needs.peak_allocated as f64);
-        let room = self.gpu.total_bytes.saturating_sub(self.gpu.context_bytes) as f64;
+        let room = self.gpu.room() as f64;
         // Assumes that the ratio of reserved to allocated memory stays.
         let room = room * peak / (needs.peak_reserved.max(1) as f64);
         let share = (room - (peak - grows)) / grows;

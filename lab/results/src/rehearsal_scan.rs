@@ -164,7 +164,7 @@ impl RehearsalScanResult {
         };
         let series = |name: &str, color, points| Series { name: name.into(), points, color, shape: Shape::Line };
         let (allocated, reserved) = (of(|rank| rank.peak_allocated), of(|rank| rank.peak_reserved));
-        let room = self.gpu.total_bytes.saturating_sub(self.gpu.context_bytes);
+        let room = self.gpu.room();
         (allocated.len() > 1).then(|| Chart {
             title: "The peak".into(),
             x: self.parameters.first().cloned().unwrap_or_default(),

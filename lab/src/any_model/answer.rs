@@ -62,7 +62,7 @@ fn prediction(found: &RehearsalResult, spec: &RunSpec, needs: (u64, u64), rank: 
     let missing_bytes = found.with_memory_enough.as_ref().filter(|_| fits == Some(false)).map(|more| more.missing);
     Prediction {
         card: card.map(CardResult::from),
-        budget_bytes: limited.then(|| found.gpu.total_bytes.saturating_sub(found.gpu.context_bytes)),
+        budget_bytes: limited.then(|| found.gpu.room()),
         fits: if limited { found.fits_surely() } else { None },
         on_card: found.figures_of((allocated_bytes, reserved_bytes)),
         with_cudnn: None,

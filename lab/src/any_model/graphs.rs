@@ -4,7 +4,7 @@
 use std::hash::{Hash as _, Hasher as _};
 use std::path::Path;
 
-use lab_base::figures::grouped;
+use lab_base::figures::{date, grouped};
 use lab_base::python::Python;
 use lab_imports::huggingface::Configuration;
 use rustc_hash::FxHasher;
@@ -61,7 +61,7 @@ pub fn key(word: &str, spec: &RunSpec, python: &Python) -> Option<Value> {
 /// The configuration that a word names, as data.
 fn configuration(word: &str, spec: &RunSpec) -> Option<Value> {
     if let Some(Configuration::Known(known)) = spec.model.configuration() {
-        return serde_json::from_str(known.config()).ok();
+        return Some(known.config_as_data());
     }
     let path = Path::new(word);
     let file = match path.is_dir() {
@@ -114,7 +114,7 @@ impl Entry {
         let at: Vec<String> = self.compared.iter().map(Compared::in_words).collect();
         format!(
             "From the graph that was recorded on {}: its peak is {} (--no-cache rehearses).",
-            day(self.recorded),
+            date(self.recorded),
             at.join(" and ")
         )
     }
@@ -183,28 +183,9 @@ fn in_percent(share: f64) -> String {
     format!("{:.2} %", (share * 1e4).ceil() / 100.0)
 }
 
-/// The day of a time, as people write it in files. The rule is that of the Gregorian calendar (`civil_from_days` of Howard Hinnant).
-fn day(seconds: u64) -> String {
-    let days = seconds / 86_400 + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year}-{month:02}-{:02}", of_year - (153 * shifted + 2) / 5 + 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_day_is_written() {
-        for (seconds, written) in [(0, "1970-01-01"), (951_782_400, "2000-02-29"), (1_795_910_400, "2026-11-29")] {
-            assert_eq!(day(seconds), written);
-        }
-    }
 
     #[test]
     fn a_graph_answers_only_where_it_is_near() {

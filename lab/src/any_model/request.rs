@@ -94,7 +94,7 @@ pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
 /// The configuration, if this program knows it by the network's name.
 fn configuration(spec: &RunSpec) -> Value {
     match spec.model.configuration() {
-        Some(Configuration::Known(known)) => serde_json::from_str(known.config()).unwrap_or_default(),
+        Some(Configuration::Known(known)) => known.config_as_data(),
         _ => Value::Null,
     }
 }

@@ -95,7 +95,7 @@ impl Rehearsed {
         let name = self.result.command.join(" ");
         let gpu = &self.result.gpu;
         let mut recording = Recording::of_roles(&name, &snapshot, rank.gpu, &lives, &roles);
-        recording.limit = Some((gpu.name.clone(), gpu.total_bytes.saturating_sub(gpu.context_bytes)));
+        recording.limit = Some((gpu.name.clone(), gpu.room()));
         Ok(Some(recording))
     }
 

@@ -52,7 +52,7 @@ pub(super) fn growth(
     let added: u64 = total(
         growing.iter().map(|growth| growth.more_bytes.max(growth.more.saturating_mul(BLOCK)) / growth.steps.max(1)),
     );
-    let room = requested.total_bytes.saturating_sub(requested.context_bytes).saturating_sub(card.peak_allocated);
+    let room = requested.room().saturating_sub(card.peak_allocated);
     let full = (added > 0).then(|| answer.steps.saturating_add(room / added.max(1)).saturating_add(1));
     let trend = trend(&course, &lines, full, answer);
     let grows = trend != "flat" && trend != "bounded" && trend != "unseen";

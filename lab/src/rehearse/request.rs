@@ -89,6 +89,13 @@ pub struct RequestedCard {
     pub multiprocessors: Option<u16>,
 }
 
+impl RequestedCard {
+    /// Bytes that are left of it for what PyTorch reserves.
+    pub fn room(&self) -> u64 {
+        self.total_bytes.saturating_sub(self.context_bytes)
+    }
+}
+
 impl From<&Card> for RequestedCard {
     fn from(card: &Card) -> Self {
         // The driver names the maker, except for Tesla cards.

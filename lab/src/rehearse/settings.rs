@@ -16,7 +16,7 @@ pub(super) fn of(run: &Rehearsed, card: &RequestedCard) -> Option<WhatIfResult> 
     if snapshot.trace(rank.gpu).len() > MAX_REPLAYED {
         return None;
     }
-    let capacity = Some(card.total_bytes.saturating_sub(card.context_bytes));
+    let capacity = Some(card.room());
     let found = what_if(&snapshot, rank.gpu, capacity).ok()?;
     Some(WhatIfResult::of(found, capacity))
 }

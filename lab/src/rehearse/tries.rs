@@ -70,7 +70,7 @@ fn largest(request: &Request, found: &RehearsalScanResult) -> Option<Try> {
 pub(super) fn entry(change: String, request: &Request, point: &Point, rehearsal: &RehearsalResult) -> Try {
     let rank = rehearsal.ranks.iter().max_by_key(|rank| rank.peak_reserved);
     let gpu = &rehearsal.gpu;
-    let left = |reserved: u64| gpu.total_bytes.saturating_sub(gpu.context_bytes).saturating_sub(reserved);
+    let left = |reserved: u64| gpu.room().saturating_sub(reserved);
     Try {
         change,
         command: Some(command(request, point)),

@@ -8,7 +8,7 @@ use lab_training::{OptimizerKind, Precision, RunSettings};
 use memcore::Profile;
 use memcore::optim::Implementation;
 
-use super::choices::{AllocatorName, AttentionName, LossChoice, OptimizerForm, ZeroGrad};
+use super::choices::{AllocatorName, AttentionName, CHUNKS, LossChoice, OptimizerForm, ZeroGrad};
 use super::network::Network;
 use super::session::Session;
 use super::spec::RunSpec;
@@ -255,9 +255,6 @@ fn lines(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
     }
     changes
 }
-
-/// Parts of the tokens whose scores exist at a time, in the proposed form of a loss.
-const CHUNKS: usize = 8;
 
 /// The loss of a decoder in parts of its tokens, where nothing else is said of it.
 fn end(spec: &RunSpec, session: &Session) -> Option<Change> {

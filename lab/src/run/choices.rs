@@ -187,7 +187,7 @@ pub enum LossChoice {
 }
 
 /// Parts of `chunked` unless said: those of torchtune's losses.
-const CHUNKS: usize = 8;
+pub(super) const CHUNKS: usize = 8;
 
 /// The most parts.
 const MAX_CHUNKS: usize = 4096;

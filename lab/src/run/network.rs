@@ -98,11 +98,8 @@ impl Network {
     pub(super) fn exported(spec: &ModelSpec) -> Result<Option<Self>> {
         if let Some(path) = &spec.graph {
             let name = spec.shown_name();
-            let model = spec.reads.kept_graph(path, &name, spec.sequence)?;
-            let model = model.recomputing(&spec.checkpoint.clone().unwrap_or_default())?;
-            check_attention(&model, spec.attention)?;
-            let notes = model.notes();
-            return Ok(Some(Self::Exported(Box::new(model), notes)));
+            let model = spec.as_the_run_says(spec.reads.kept_graph(path, &name, spec.sequence)?)?;
+            return Ok(Some(Self::of_graph(model)));
         }
         if let Some(name) = spec.recorded() {
             let others = ModelOptions {
@@ -114,10 +111,7 @@ impl Network {
             };
             others.only(name, &[])?;
             let model = spec.reads.recorded(name, spec.layers, spec.sequence, USUAL_TOKENS, spec.loss_of_output()?)?;
-            let model = model.recomputing(&spec.checkpoint.clone().unwrap_or_default())?;
-            check_attention(&model, spec.attention)?;
-            let notes = model.notes();
-            return Ok(Some(Self::Exported(Box::new(model), notes)));
+            return Ok(Some(Self::of_graph(spec.as_the_run_says(model)?)));
         }
         let Some(path) = spec.model_file.as_deref().filter(|path| exported::is_export(path)) else {
             spec.model_file.as_deref().map_or(Ok(()), exported::check_ending)?;
@@ -126,9 +120,7 @@ impl Network {
                 (false, Some(LossChoice::Named(_))) => {
                     Err(Error::usage("loss", "only a model.pt2 of torch.export has it"))
                 }
-                (false, Some(_)) if !spec.is_pretrained() => {
-                    Err(Error::usage("loss", "checkpointed and chunked are for a config.json of transformers"))
-                }
+                (false, Some(_)) if !spec.is_pretrained() => spec.loss_of_output().map(|_| None),
                 (false, _) => Ok(None),
             };
         };
@@ -138,13 +130,11 @@ impl Network {
         if let Some(field) = spec.of_pretrained() {
             return Err(Error::usage(field, "only a config.json of transformers has it"));
         }
-        let recompute = spec.checkpoint.clone().unwrap_or_default();
-        let model = spec.reads.load(path, spec.loss_of_output()?)?.recomputing(&recompute)?;
-        let model = match spec.sequence {
+        let model = spec.reads.load(path, spec.loss_of_output()?)?;
+        let model = spec.as_the_run_says(match spec.sequence {
             Some(tokens) => model.of_length(tokens)?,
             None => model,
-        };
-        check_attention(&model, spec.attention)?;
+        })?;
         let model = match &spec.adversary {
             None => model,
             Some(_) if spec.loss.is_some() => {
@@ -152,8 +142,13 @@ impl Network {
             }
             Some(path) => model.against(spec.reads.load(path, None)?)?,
         };
+        Ok(Some(Self::of_graph(model)))
+    }
+
+    /// A graph, with what it says of itself.
+    fn of_graph(model: Exported) -> Self {
         let notes = model.notes();
-        Ok(Some(Self::Exported(Box::new(model), notes)))
+        Self::Exported(Box::new(model), notes)
     }
 
     /// Unknown keys of the file, and decisions that were made for it.
@@ -350,6 +345,16 @@ impl ModelSpec {
             end: self.loss.and_then(LossChoice::end).unwrap_or_default(),
             ..huggingface::Options::default()
         }
+    }
+
+    /// A graph with the blocks that this run computes again, if it has the attention that the run names.
+    ///
+    /// # Errors
+    /// Blocks that it does not have; another attention.
+    fn as_the_run_says(&self, model: Exported) -> Result<Exported> {
+        let model = model.recomputing(&self.checkpoint.clone().unwrap_or_default())?;
+        check_attention(&model, self.attention)?;
+        Ok(model)
     }
 
     /// Returns the function of a `.pt2`'s output.

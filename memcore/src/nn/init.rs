@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
+use super::flats::Flats;
 use super::parameter::{Copied, Fill, Parameter, write_f32};
 use super::quantized::{Quantization, QuantizedWeight};
 use super::slots::{ListSlot, Training, VariableSlot};
@@ -66,29 +67,6 @@ type AdapterOf = dyn Fn(&str) -> Option<LowRank>;
 
 /// True for the path of a parameter that is not trained.
 type IsFrozen = dyn Fn(&str) -> bool;
-
-/// One-dimensional arrays that parameters are views of, and the part of them that is assigned.
-struct Flats {
-    arrays: Vec<Array>,
-    /// Index of the array that is being filled, and the number of its elements that are assigned.
-    next: Cell<(usize, usize)>,
-}
-
-impl Flats {
-    /// Returns a view for the next parameter: in the array that is being filled, or in the next one if it has no room.
-    fn part(&self, layout: &Layout) -> Result<Array> {
-        let numel = layout.numel();
-        let (mut index, mut start) = self.next.get();
-        while self.arrays.get(index).is_some_and(|array| start + numel > array.numel()) {
-            (index, start) = (index + 1, 0);
-        }
-        let array = self.arrays.get(index).ok_or_else(|| {
-            crate::Error::shape("parameter", format!("no flat array has room for {:?}", layout.dims()))
-        })?;
-        self.next.set((index, start + numel));
-        array.narrow(0, start, numel)?.view(layout.dims())
-    }
-}
 
 struct Shared {
     seed: u64,
@@ -219,7 +197,7 @@ impl Init {
     #[must_use]
     #[doc(hidden)]
     pub fn inside(&self, flats: Vec<Array>) -> Self {
-        Self { flats: Some(Rc::new(Flats { arrays: flats, next: Cell::new((0, 0)) })), ..self.clone() }
+        Self { flats: Some(Rc::new(Flats::new(flats))), ..self.clone() }
     }
 
     /// Returns an `Init` with the same path whose parameters have this element type.

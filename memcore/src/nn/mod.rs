@@ -7,6 +7,7 @@ mod adapter;
 mod attention;
 mod conv;
 mod embedding;
+mod flats;
 mod init;
 mod linear;
 mod norm;

@@ -8,6 +8,7 @@ import from_memory
 import pytest
 
 from_memory.imported()
+from _vramlab_rehearsal.boot import made_up  # noqa: E402
 from _vramlab_rehearsal.boot.settings import SETTINGS  # noqa: E402
 
 STAND_IN = pathlib.Path(__file__).parents[3] / "cli" / "tests" / "rehearse"
@@ -38,6 +39,14 @@ def settings(tmp_path):
 def answers(settings):
     """The folder for the files of the processes."""
     return pathlib.Path(settings["answers"])
+
+
+@pytest.fixture
+def data_made_up(answers, monkeypatch):
+    """Missing data is made up, of 16 words a text; nothing was so far."""
+    made_up.MADE_UP.clear()
+    made_up.ASKED.clear()
+    monkeypatch.setitem(SETTINGS, "make_data", 16)
 
 
 @pytest.fixture

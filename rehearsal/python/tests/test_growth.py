@@ -164,8 +164,10 @@ def test_a_deque_with_a_limit_fills(growth, torch):
     assert holder["holder"] == "deque last" and holder["fills"] and holder["limit"] == 100
 
 
-def test_a_cache_fills(growth, torch):
-    @functools.lru_cache(maxsize=None)
+def of_a_cache(growth, torch, most):
+    """What holds the results of a function that caches at most so many."""
+
+    @functools.lru_cache(maxsize=most)
     def cached(number):
         return torch.Tensor(torch.cuda.memory.allocate(512))
 
@@ -173,18 +175,16 @@ def test_a_cache_fills(growth, torch):
         cached(number)
         growth.mark()
     [holder] = found(growth, torch)
+    return holder
+
+
+def test_a_cache_fills(growth, torch):
+    holder = of_a_cache(growth, torch, None)
     assert holder["holder"].endswith("cached") and holder["fills"], holder
 
 
 def test_a_cache_with_a_limit_says_it(growth, torch):
-    @functools.lru_cache(maxsize=128)
-    def cached(number):
-        return torch.Tensor(torch.cuda.memory.allocate(512))
-
-    for number in range(8):
-        cached(number)
-        growth.mark()
-    [holder] = found(growth, torch)
+    holder = of_a_cache(growth, torch, 128)
     assert holder["holder"].startswith("the cache of ") and holder["fills"], holder
     assert (holder["limit"], holder["length"]) == (128, 8)
 

@@ -12,12 +12,7 @@ import pytest
 from _vramlab_rehearsal.boot import made_up, made_up_data
 from _vramlab_rehearsal.boot.settings import SETTINGS
 
-
-@pytest.fixture(autouse=True)
-def asked_for(answers, monkeypatch):
-    made_up.MADE_UP.clear()
-    made_up.ASKED.clear()
-    monkeypatch.setitem(SETTINGS, "make_data", 16)
+pytestmark = pytest.mark.usefixtures("data_made_up")
 
 
 class Table:

@@ -10,11 +10,7 @@ from _vramlab_rehearsal.boot.settings import SETTINGS
 numpy = pytest.importorskip("numpy")
 
 
-@pytest.fixture(autouse=True)
-def asked_for(answers, monkeypatch):
-    made_up.MADE_UP.clear()
-    made_up.ASKED.clear()
-    monkeypatch.setitem(SETTINGS, "make_data", 16)
+pytestmark = pytest.mark.usefixtures("data_made_up")
 
 
 class VisionDataset:

@@ -99,17 +99,3 @@ pub fn text(head: &Map<String, Value>, rows: &[Value]) -> String {
     out.push_str("]}\n");
     out
 }
-
-/// The date of a moment, in UTC: `2026-11-21`. Days since 1970 in the calendar's own periods of 400 years, counted from a first
-/// of March, so that a leap day comes last.
-pub fn date(seconds_since_1970: u64) -> String {
-    let days = (seconds_since_1970 / 86_400) as i64 + 719_468;
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
-}

@@ -109,12 +109,3 @@ fn what_criterion_wrote_is_collected() {
     let read: Value = serde_json::from_str(&collect::text(&head, &[row.clone(), row.clone()])).unwrap();
     assert_eq!(read, json!({ "date": "2026-01-01", "rows": [row, row] }));
 }
-
-#[test]
-fn days_have_their_dates() {
-    let day = |days: u64| collect::date(days * 86_400 + 86_399);
-    assert_eq!(
-        [day(0), day(59), day(11_016), day(20_513), day(20_514)],
-        ["1970-01-01", "1970-03-01", "2000-02-29", "2026-03-01", "2026-03-02"]
-    );
-}

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use lab_base::error::Result;
 use lab_base::files;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// Largest file that is read, in bytes.
@@ -28,6 +29,11 @@ impl Known {
     /// The text of its `config.json`.
     pub fn config(&self) -> &str {
         self.config.get()
+    }
+
+    /// The same as data.
+    pub fn config_as_data(&self) -> Value {
+        serde_json::from_str(self.config()).unwrap_or_default()
     }
 }
 
