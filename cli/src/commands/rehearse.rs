@@ -1,7 +1,5 @@
 //! `vramlab rehearse`: runs a user's own script under the real PyTorch, on a card that is not there.
 
-use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use lab::rehearse::{Rehearsed, Request, RequestedCard, Stop, Use, rehearse, try_changes};
@@ -94,15 +92,13 @@ fn warn(found: &RehearsalResult, ui: &Ui) {
     }
 }
 
-/// Copies the snapshots, and returns the name of the first.
+/// Writes the snapshots, and returns the name of the first.
 fn keep_snapshots(rehearsed: &Rehearsed, path: &Path) -> Result<Option<String>> {
     let several = rehearsed.snapshots().len() > 1;
     let mut first = None;
-    for (rank, snapshot) in rehearsed.snapshots() {
+    for (place, rank) in rehearsed.snapshots().enumerate() {
         let target = if several { with_rank(path, rank) } else { path.to_path_buf() };
-        let failed = |error: io::Error| Failure::new(Code::Device, anyhow::Error::new(error).context("the snapshot"));
-        let mut source = File::open(snapshot).map_err(failed)?;
-        output::fill(&target, &mut |out| io::copy(&mut source, out).map(drop))?;
+        output::fill(&target, &mut |out| rehearsed.write_snapshot(place, out))?;
         first.get_or_insert(target.display().to_string());
     }
     Ok(first)

@@ -273,7 +273,7 @@ pub struct UnknownRead {
     pub inside: String,
     /// The operator.
     pub operator: String,
-    /// What was read: `size`, `branch`, `number`, `contents`, `inside`, `outside`.
+    /// What was read: `size`, `branch`, `number`, `log`, `contents`, `inside`, `outside`.
     pub kind: String,
     /// Bytes read.
     pub bytes: Option<u64>,

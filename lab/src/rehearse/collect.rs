@@ -1,11 +1,14 @@
 //! Combines the answers of a run's processes into the result.
 
+use std::collections::HashMap;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use lab_base::error::{Error, Result};
 use lab_results::report::Recording;
 use lab_results::{OnCard, RehearsalResult, RehearsedGpu, RehearsedOom, RehearsedRank, RehearsedWorld, UnknownRead};
-use lab_traces::snapshot::{Snapshot, why_it_failed};
+use lab_traces::snapshot::{Document, Snapshot, why_it_failed, write_pickle};
+use lab_traces::stacks::Role;
 
 use super::answers::{self, Answer, Place};
 use super::categories::Told;
@@ -63,11 +66,29 @@ impl Process {
 
     /// Reads the snapshot, and adds the lines of the backward pass.
     pub(super) fn open(&self) -> Result<Snapshot> {
-        let mut snapshot = open(&self.path)?;
+        Ok(self.with_lines(open(&self.path)?))
+    }
+
+    fn with_lines(&self, mut snapshot: Snapshot) -> Snapshot {
         for (card, made) in &self.made {
             lines::add(&mut snapshot, *card, &self.lines, *made, &self.told.ends(*card));
         }
-        Ok(snapshot)
+        snapshot
+    }
+
+    /// Returns PyTorch's snapshot with what is known beside it: the purpose of each allocation, and the lines of the backward pass.
+    fn document(&self) -> Result<Document> {
+        let name = self.path.display().to_string();
+        let mut document = document(&self.path)?;
+        let snapshot = self.with_lines(document.clone().into_snapshot(&name)?);
+        for (card, _) in &self.made {
+            let (lives, roles) = self.told.roles(&snapshot, *card);
+            let made = lives.iter().zip(&roles).filter_map(|(life, role)| Some((life.made?, *role)));
+            let roles: HashMap<usize, Role> = made.collect();
+            let category = |entry| Some(roles.get(&entry)?.category()?.name());
+            document.tell_purposes(&name, *card, &snapshot, category)?;
+        }
+        Ok(document)
     }
 }
 
@@ -77,9 +98,22 @@ impl Rehearsed {
         self.result.torch.is_none().then(|| NoTorch::of(&self.folder)).flatten()
     }
 
-    /// Returns the paths of PyTorch's snapshots, each with its rank.
-    pub fn snapshots(&self) -> impl ExactSizeIterator<Item = (u64, &Path)> {
-        self.processes.iter().map(|process| (process.rank, process.path.as_path()))
+    /// Returns the ranks of the processes that wrote a snapshot, sorted.
+    pub fn snapshots(&self) -> impl ExactSizeIterator<Item = u64> {
+        self.processes.iter().map(|process| process.rank)
+    }
+
+    /// Writes the snapshot number `place` of [`Rehearsed::snapshots`]: PyTorch's own, with the purpose of each allocation and the lines of the
+    /// backward pass. One that cannot be read, or that is too large, is copied as it is.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub fn write_snapshot(&self, place: usize, out: &mut dyn Write) -> io::Result<()> {
+        let process = &self.processes[place];
+        match process.document() {
+            Ok(document) => write_pickle(&document, out),
+            Err(_) => io::copy(&mut open_plain(&process.path)?, out).map(drop),
+        }
     }
 
     /// Returns the memory history of one process, with the purpose of each allocation: that of [`Rehearsed::largest`]. Of a script that ran out
@@ -311,13 +345,17 @@ fn ran_out(oom: &answers::Oom, snapshot: Option<&Snapshot>, working: &str) -> Re
 }
 
 pub(super) fn open(path: &Path) -> Result<Snapshot> {
+    document(path)?.into_snapshot(&path.display().to_string())
+}
+
+fn document(path: &Path) -> Result<Document> {
     let name = path.display().to_string();
     let file = open_plain(path).map_err(|error| Error::usage(&name, error.to_string()))?;
     let bytes = file.metadata().map_or(0, |metadata| metadata.len());
     if bytes > MAX_SNAPSHOT_BYTES {
         return Err(Error::usage("it", format!("has {bytes} bytes; at most {MAX_SNAPSHOT_BYTES} are read")));
     }
-    Snapshot::read(&name, file)
+    Ok(Document::read(&name, file)?.0)
 }
 
 fn reads(answer: &Answer) -> Vec<UnknownRead> {

@@ -103,7 +103,7 @@ fn sections(answer: &[u8], log: &[u8], snapshot: &Path) -> usize {
     found.result.sections().iter().filter(|section| !matches!(section, Section::Note(_))).count()
 }
 
-fn snapshot() -> PathBuf {
+pub(super) fn snapshot() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/tests/golden/snapshots/cnn_b128_stacks.pickle")
 }
 

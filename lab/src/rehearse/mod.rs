@@ -41,6 +41,8 @@ mod protect;
 mod rehearsal;
 mod request;
 mod run;
+#[cfg(test)]
+mod same_shares;
 mod scan;
 mod settings;
 mod tries;

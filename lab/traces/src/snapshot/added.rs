@@ -42,6 +42,11 @@ impl Snapshot {
         self.traces[device] = trace;
     }
 
+    /// True if [`Snapshot::add_stacks`] added the stack.
+    pub(super) fn is_added(&self, stack: StackId) -> bool {
+        self.first_added.is_some_and(|first| stack.0 >= first)
+    }
+
     fn is_of_the_engine(&self, stack: StackId) -> bool {
         self.stack(stack).next().is_none_or(|frame| frame.name == "_engine_run_backward")
     }
@@ -53,7 +58,9 @@ impl Snapshot {
             ids.push(FrameId(self.frames.len() as u32));
             self.frames.push(frame);
         }
+        let new = self.stacks.len() as u32;
+        self.first_added.get_or_insert(new);
         self.stacks.push(ids.into());
-        StackId(self.stacks.len() as u32 - 1)
+        StackId(new)
     }
 }

@@ -29,6 +29,7 @@ mod parse_error;
 mod pickle;
 mod pools;
 mod program;
+mod purposes;
 mod ranges;
 mod record;
 mod release;

@@ -29,6 +29,8 @@ pub struct Snapshot {
     pub(super) texts: Texts,
     pub(super) frames: Vec<Frame>,
     pub(super) stacks: Vec<Box<[FrameId]>>,
+    /// First stack that the file does not have.
+    pub(super) first_added: Option<u32>,
     pub(super) streams: Vec<u64>,
     pub(super) pools: Vec<(u64, u64)>,
 }

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::value::{Document, Value};
 
 /// Category of entries without memory. The viewer needs one entry of this category if any entry has a category.
-const UNKNOWN: &str = "unknown";
+pub(super) const UNKNOWN: &str = "unknown";
 
 /// Data of a snapshot that the history lacks.
 #[derive(Clone, Debug, Default)]
