@@ -48,9 +48,18 @@ def fetch(script, work):
 
 def environment(work):
     """Environment of the run: caches in the working folder, and no network access."""
-    own = dict(os.environ, HOME=str(work / "home"), HF_HOME=str(work / "home" / "hf"), HF_HUB_OFFLINE="1",
-               HF_DATASETS_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TORCH_HOME=str(work / "home" / "torch"),
-               TOKENIZERS_PARALLELISM="false", HF_HUB_DISABLE_TELEMETRY="1", DO_NOT_TRACK="1")
+    own = dict(
+        os.environ,
+        HOME=str(work / "home"),
+        HF_HOME=str(work / "home" / "hf"),
+        HF_HUB_OFFLINE="1",
+        HF_DATASETS_OFFLINE="1",
+        TRANSFORMERS_OFFLINE="1",
+        TORCH_HOME=str(work / "home" / "torch"),
+        TOKENIZERS_PARALLELISM="false",
+        HF_HUB_DISABLE_TELEMETRY="1",
+        DO_NOT_TRACK="1",
+    )
     (work / "home").mkdir(parents=True, exist_ok=True)
     return own
 
@@ -93,8 +102,9 @@ def rehearse(script, options):
         command = [options.vramlab, "rehearse", *flags, *options.flags, "--", *words]
         limit = script.get("limit", 300)
         try:
-            code = subprocess.run(command, cwd=folder / script.get("folder", "."), env=own, stdout=file, stderr=file,
-                                  stdin=subprocess.DEVNULL, timeout=limit).returncode
+            code = subprocess.run(
+                command, cwd=folder / script.get("folder", "."), env=own, stdout=file, stderr=file, stdin=subprocess.DEVNULL, timeout=limit
+            ).returncode
         except subprocess.TimeoutExpired:
             code = None
     found = json.loads(answer.read_text()) if answer.exists() else {}
@@ -106,7 +116,7 @@ def why_not_exact(found):
     kinds = {}
     for read in found.get("unknown_reads", []):
         kind = read["kind"] if read["event"] == "unknown_read" else read["event"]
-        if kind != "number":
+        if kind not in ("number", "log"):
             kinds[kind] = kinds.get(kind, 0) + 1
     for event in found.get("not_as_on_a_card", []):
         if event["event"] not in HARMLESS:

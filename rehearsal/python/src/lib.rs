@@ -49,6 +49,8 @@ const BOOT: &[(&str, &str)] = modules![
 /// The layer that computes small tensors.
 const VALUES: &[(&str, &str)] = modules![
     "values/__init__",
+    "values/branches",
+    "values/kernels",
     "values/known",
     "values/nonzero",
     "values/operators",

@@ -80,6 +80,9 @@ class Tensor:
         self.held.numbers[: self.length], self._version = numbers, self._version + 1
         return self
 
+    def flatten(self):
+        return self
+
     def all(self):
         return all(self.tolist())
 

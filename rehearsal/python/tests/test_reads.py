@@ -62,10 +62,10 @@ def test_copies_on_the_host_are_told_when_they_are_read(reads):
     reads.doing.now.operator = "cpu"
     reads.on_read(0, tensor.data_ptr(), 80)
     assert not reads.places, "nobody has read it"
-    assert reads.on_host("add", [tensor]), "a result is not known either"
-    assert reads.on_host("__repr__", [tensor]) is None
+    assert reads.on_host("add", [tensor], (tensor,)), "a result is not known either"
+    assert reads.on_host("__repr__", [tensor], (tensor,)) is None
     assert not reads.places
-    assert reads.on_host("tolist", [tensor]) is None
+    assert reads.on_host("tolist", [tensor], (tensor,)) is None
     [place] = reads.places.values()
     assert (place["operator"], place["kind"], place["bytes"]) == ("tolist", "contents", 80)
     assert not reads.carried
@@ -76,7 +76,7 @@ def test_a_copy_is_gone_once_its_memory_holds_something_else(reads):
     for one in (tensor, other):
         reads.carry(one.data_ptr(), 80, "cpu", ("?", "?"))
     reads.overwritten(tensor.data_ptr() + 72, 800)
-    assert reads.on_host("tolist", [tensor]) is None and not reads.places
+    assert reads.on_host("tolist", [tensor], (tensor,)) is None and not reads.places
     assert list(reads.carried) == [other.data_ptr()]
 
 
@@ -102,3 +102,12 @@ def test_the_log_has_a_line_for_each_place(reads, tmp_path):
     reads.tell("assumed", "nonzero", "values")
     reads.tell("assumed", "nonzero", "values")
     assert len((tmp_path / "log").read_text().splitlines()) == 2, "two lines of this file"
+
+
+def test_an_element_of_a_copy_decides_no_size(reads):
+    tensor, index = fake.Tensor([0] * 10, dtype="torch.bool"), fake.Tensor([0] * 10, dtype="torch.bool")
+    for one in (tensor, index):
+        reads.carry(one.data_ptr(), 80, "cpu", ("?", "?"))
+    assert reads.on_host("__getitem__", [tensor], (tensor, 3)) and not reads.places, "an element of it is not known either"
+    reads.on_host("__getitem__", [index], (object(), index))
+    assert [place["kind"] for place in reads.places.values()] == ["size"]

@@ -24,6 +24,8 @@ AFTER = {
     "torchvision.datasets.cifar": "made_up_pictures.after_pictures",
     "torchvision.datasets.svhn": "made_up_pictures.after_pictures",
     "torchvision.datasets.stl10": "made_up_pictures.after_pictures",
+    "triton.runtime.jit": "watch.after_triton",
+    "torch._inductor.runtime.triton_heuristics": "watch.after_triton",
     "urllib.request": "made_up.after_urllib",
     "huggingface_hub.hf_api": "withhold.after_hub",
     "wandb": "withhold.after_wandb",

@@ -275,18 +275,19 @@ class Text:
                 place = "%s:%d" % (around.file, line)
                 yield {"where": place, "every": max(numbers), "of": of, "loop": loop and "%s:%d" % (around.file, loop.lineno)}
 
-    def remainders(self, test, around, holds):
-        """Yields the counters and the divisors of a condition, each with whether it holds, or does not hold, every so many steps."""
+    def remainders(self, test, around, holds, seen=()):
+        """Yields the counters and the divisors of a condition, each with whether it holds, or does not hold, every so many steps. `seen` are
+        the variables around: `last = last and step % 10` has itself as a part."""
         ast = self.ast
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            yield from self.remainders(test.operand, around, not holds)
+            yield from self.remainders(test.operand, around, not holds, seen)
         elif isinstance(test, ast.BoolOp):
             for one in test.values:
-                yield from self.remainders(one, around, holds)
-        elif isinstance(test, ast.Name) and test.id in around.named and around.named[test.id] is not test:
+                yield from self.remainders(one, around, holds, seen)
+        elif isinstance(test, ast.Name) and test.id in around.named and test.id not in seen:
             value = around.named[test.id]
             if not isinstance(value, ast.Name):
-                yield from self.remainders(value, around, holds)
+                yield from self.remainders(value, around, holds, (*seen, test.id))
         elif isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
             if is_remainder(ast, test.left):
                 yield test.left.left, test.left.right, isinstance(test.ops[0], ast.Eq) == holds

@@ -263,3 +263,9 @@ def after_torch(torch):
     guarded(without_downloads)(torch)
 
 
+
+
+def after_triton(module):
+    from ..values.kernels import after_triton
+
+    after_triton(module)

@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 
+from .branches import decides_nothing
 from .operators import ARITHMETIC, SHAPING
 
 # Most places in the code that are counted apart.
@@ -65,6 +66,15 @@ class Doing(threading.local):
         self.now = State()
 
 
+def is_size(name, args, tensor):
+    """True if the contents of one operand of an operator of `SIZED` decide the size of its result."""
+    if name == "__getitem__":
+        return bool(args) and tensor is not args[0] and str(tensor.dtype) in ("torch.bool", "torch.uint8")
+    if name == "where":
+        return len(args) == 1
+    return name != "repeat_interleave" or len(args) == 1 or tensor is not args[0]
+
+
 class Reads:
     def __init__(self, torch):
         self.doing = Doing()
@@ -100,8 +110,20 @@ class Reads:
             frame = frame.f_back
         return user, inside
 
+    def is_for_a_log(self):
+        """True if the branch that runs decides only what is saved, printed or remembered as a number."""
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.startswith((self.own, "<")):
+            frame = frame.f_back
+        try:
+            return frame is not None and decides_nothing(frame)
+        except Exception:  # Names of a script may stand for anything.
+            return False
+
     def tell(self, event, operator, kind, place=None, **more):
         user, inside = place or self.where()
+        if kind == "branch" and self.is_for_a_log():
+            kind = "log"
         key = (event, user, inside, operator, kind)
         found = self.places.get(key)
         if found is not None:
@@ -159,7 +181,7 @@ class Reads:
             frame = frame.f_back
         return False
 
-    def on_host(self, name, tensors):
+    def on_host(self, name, tensors, args):
         """Called before an operator takes tensors of the host. Tells if it reads such a copy; returns the copy if its result
         is not known either, because of it."""
         for tensor in tensors:
@@ -175,7 +197,7 @@ class Reads:
                 address, copy = next(found, (0, None))
             if copy is None:
                 continue
-            if name in PASSING or name in ARITHMETIC or name in SHAPING:
+            if name in PASSING or name in ARITHMETIC or name in SHAPING or (name in SIZED and not is_size(name, args, tensor)):
                 return copy
             if name in ("__repr__", "__format__", "__str__"):
                 continue

@@ -6,6 +6,7 @@ import functools
 import sys
 import types
 
+from .kernels import hear_kernels
 from .nonzero import replace_nonzero
 from .operators import PLAIN
 from .ranks import hear_ranks
@@ -105,6 +106,7 @@ def install(torch, library=None):
     library.vramlab_rehearsal_listen(values.callback)
     replace_nonzero(torch, values)
     hear_ranks(torch, values)
+    hear_kernels(values)
     is_compiling = torch.compiler.is_compiling
 
     class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[name-defined]

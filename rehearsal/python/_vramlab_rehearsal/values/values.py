@@ -150,7 +150,7 @@ class Values(PutOff):
                 else:
                     twins[id(tensor)] = twin
             if self.reads.carried and hosts:
-                copy = self.reads.on_host(name, hosts)
+                copy = self.reads.on_host(name, hosts, args)
                 if copy:
                     return self.passed(function, name, args, kwargs, copy)
             if not are_known:
