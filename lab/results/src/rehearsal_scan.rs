@@ -205,7 +205,9 @@ impl RehearsalScanResult {
 
     fn answer(&self) -> String {
         let (fit, all) = self.fitting();
+        let unknown = self.points.iter().filter(|point| !point.searched && point.rehearsal.fits.is_none()).count();
         let which = match fit {
+            _ if unknown > 0 => format!("{fit} of {all} fit on {}, and of {unknown} it is not known", self.gpu.name),
             _ if all == fit => format!("All {all} fit on {}", self.gpu.name),
             0 => format!("None of {all} fits on {}", self.gpu.name),
             _ => format!("{fit} of {all} fit on {}", self.gpu.name),
@@ -291,6 +293,15 @@ mod tests {
         };
         let points = points.iter().map(point).collect();
         RehearsalScanResult { parameters: vec!["batch".into()], points, ..RehearsalScanResult::default() }
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_said_not_to_fit() {
+        let mut found = scan(&[(1, 1100), (2, 1200)]);
+        found.points[1].rehearsal.fits = None;
+        assert_eq!(found.answer(), "1 of 2 fit on , and of 1 it is not known.");
+        found.points[1].rehearsal.fits = Some(false);
+        assert_eq!(found.answer(), "1 of 2 fit on .");
     }
 
     #[test]

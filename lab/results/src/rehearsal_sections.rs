@@ -350,6 +350,8 @@ fn changes(found: &RehearsalResult) -> Vec<Section> {
     let mut out = Vec::new();
     if let Some(what_if) = found.what_if.as_ref().filter(|_| !found.ranks.is_empty()) {
         match &found.tries {
+            // Nothing was tried to its end before the user interrupted.
+            Some(tries) if tries.entries.is_empty() && tries.search.is_empty() => {}
             Some(tries) if tries.entries.is_empty() => out.push(Section::Note(format!("Try: {}", tries.search))),
             Some(tries) => out.push(Section::Try(tries.clone())),
             // Where nothing is lacking, nothing is proposed.

@@ -25,6 +25,7 @@ pub fn rehearse(request: &Request, watch: &mut Watch) -> Result<Rehearsed> {
     }
     if let Some(more) = &with_enough {
         enough::add(&mut found, more)?;
+        found.interrupted |= more.interrupted;
     }
     if found.result.asks_for_late_events() && !request.late_events && request.needs && !found.interrupted {
         add_late(&mut found, request, &library, watch)?;

@@ -133,7 +133,7 @@ class Body:
         """True if no other part of a function, or of a file, makes more of these names than a branch such as this one, or the end of a loop."""
         parts = list(ast.walk(seen[0]))
         for node, value in units(where) if names else ():
-            if node in parts or not names & loaded(value):
+            if node in parts or not names & loaded(value) or self.is_logged(node):
                 continue
             if isinstance(node, ast.If):
                 ends = all(isinstance(one, ast.Break) or self.statement(one) for one in node.body + node.orelse)
@@ -142,6 +142,16 @@ class Body:
             elif not self.statement(node) or (not assigned(node) <= names and not self.is_decided(node, tree, seen)):
                 return False
         return True
+
+    def is_logged(self, node):
+        """True for a statement that gives what it is given to a log, whatever it computes for that."""
+        if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
+            return False
+        called = node.value.func
+        if isinstance(called, ast.Name):
+            return called.id == "print"
+        found = [self.found(called), self.found(getattr(called, "value", called))]
+        return any(thing is not UNKNOWN and is_of_a_package(thing) for thing in found)
 
     def block(self, statements):
         return statements is not None and all(map(self.statement, statements))

@@ -30,12 +30,14 @@ CARRYING = frozenset("cpu to copy_".split())
 PASSING = frozenset(
     "to cuda cpu copy_ detach clone contiguous pin_memory is_pinned share_memory_ requires_grad_ half bfloat16 double mean type".split()
 )
-# Files of libraries that read contents for a log, a picture or a metric.
+# Files of libraries that read contents for a log, a picture or a metric, or that decide no size by them.
 LOGGING = tuple(
     f"/{part}"
     for part in (
         "torch/utils/tensorboard/ tensorboardX/ wandb/ mlflow/ comet_ml/ neptune/ aim/ clearml/ swanlab/ visdom/ matplotlib/ "
-        "torchmetrics/ evaluate/ torchvision/utils.py transformers/trainer_pt_utils.py"
+        "torchmetrics/ evaluate/ torchvision/utils.py transformers/trainer_pt_utils.py "
+        # States of random generators, which ranks compare.
+        "torch/distributed/tensor/_random.py"
     ).split()
 )
 # Most copies on the host that are remembered.
@@ -64,6 +66,10 @@ class Doing(threading.local):
 
     def __init__(self):
         self.now = State()
+
+
+def is_of_a_log(file):
+    return any(part in file for part in LOGGING)
 
 
 def is_size(name, args, tensor):
@@ -110,19 +116,21 @@ class Reads:
             frame = frame.f_back
         return user, inside
 
-    def is_for_a_log(self):
-        """True if the branch that runs decides only what is saved, printed or remembered as a number."""
+    def is_for_a_log(self, kind):
+        """True if a library reads for a log, or if a branch decides only what is saved, printed or remembered for that."""
         frame = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename.startswith((self.own, "<")):
+            if frame.f_code.co_filename.startswith(self.own) and is_of_a_log(frame.f_code.co_filename):
+                return True
             frame = frame.f_back
         try:
-            return frame is not None and decides_nothing(frame)
+            return kind == "branch" and frame is not None and decides_nothing(frame)
         except Exception:  # Names of a script may stand for anything.
             return False
 
     def tell(self, event, operator, kind, place=None, **more):
         user, inside = place or self.where()
-        if kind == "branch" and self.is_for_a_log():
+        if kind in ("branch", "inside") and self.is_for_a_log(kind):
             kind = "log"
         key = (event, user, inside, operator, kind)
         found = self.places.get(key)
@@ -156,7 +164,7 @@ class Reads:
         frame = sys._getframe(1)
         while frame is not None:
             file = frame.f_code.co_filename
-            if any(part in file for part in LOGGING):
+            if is_of_a_log(file):
                 return "log"
             if self.is_of_the_user(file):
                 break
@@ -202,7 +210,7 @@ class Reads:
             if name in ("__repr__", "__format__", "__str__"):
                 continue
             del self.carried[address]
-            size, _, place = copy
+            place, size = copy[2], tensor.numel() * tensor.element_size()
             kind = "size" if name in SIZED else "branch" if name in BRANCHING else self.kind(size)
             self.tell("unknown_read", name, kind, place=self.where() if name in READS else place, bytes=size, answer="zeros")
         return None
