@@ -1,7 +1,7 @@
 //! The cards that have a name (`vramlab-cards-1`).
 
 use lab_base::beside::{CUDNN, NCCL, NCCL_FURTHER, OTHERS};
-use lab_base::cards::{ALL, CONTEXT, Card};
+use lab_base::cards::{ALL, CONTEXT, Context, Card};
 use lab_base::figures::{both, counted, short};
 use lab_base::section::{Bars, Cell, Section, Table};
 use serde::{Deserialize, Serialize};
@@ -70,7 +70,7 @@ pub fn room(card: Option<&CardResult>, budget_bytes: u64) -> String {
             short(budget_bytes)
         );
     };
-    let known = if card.context_source.is_some() { "" } else { " on cards where it is known" };
+    let known = if card.context_source.is_some() { "" } else { " by the number of its multiprocessors" };
     let mut text = format!(
         "{} ({}, of which {} are left for tensors: a CUDA context takes {}{known}, and the largest counts",
         card.title,
@@ -94,7 +94,8 @@ impl CardResult {
     fn row(&self) -> Vec<Cell> {
         let title = self.title.strip_prefix("GeForce ").unwrap_or(&self.title);
         let [name, title] = [self.name.as_str(), title].map(|text| Cell::Text(text.into()));
-        let context = self.context_source.as_ref().map_or_else(Cell::unknown, |_| Cell::Text(self.context()));
+        let mark = if self.context_source.is_some() { "" } else { "~ " };
+        let context = Cell::Text(format!("{mark}{}", self.context()));
         let profile = self.profile.clone().unwrap_or_else(|| "none recorded".into());
         vec![name, title, Cell::Bytes(self.total_bytes), context, Cell::Text(profile)]
     }
@@ -141,8 +142,8 @@ impl Findings for Cards {
         let columns = ["card", "name", "total", "context", "profile"];
         let bars = self.cards.iter().map(|card| (card.name.clone(), Cell::Bytes(card.total_bytes))).collect();
         let reading = format!(
-            "Total: what the driver reports. Context: what a process takes besides what PyTorch reserved, as seen on that card; –: not seen, so {} counts, the range over all. Sources: --full.",
-            CONTEXT.range()
+            "Total: what the driver reports. Context: what a process takes besides what PyTorch reserved, as seen on that card; ~: not seen there, so {}. Sources: --full.",
+            Context::proportion()
         );
         vec![
             Section::List(Table::new("", &columns, self.cards.iter().map(CardResult::row).collect())),

@@ -76,9 +76,9 @@ fn refused(found: &RehearsalResult) -> Option<Section> {
     (!all.is_empty()).then(|| Section::Note(format!("Refused, {}.", all.join("; "))))
 }
 
-/// True for what a script aimed at processes outside of the run. Paths begin with a slash.
+/// True for what a script aimed at processes outside of the run, or at other machines (`--offline`). Paths begin with a slash.
 fn is_aim(refused: &str) -> bool {
-    refused.starts_with("signal ") || refused.starts_with("limits of ")
+    ["signal ", "limits of ", "connection to "].iter().any(|aim| refused.starts_with(aim))
 }
 
 fn contacted(found: &RehearsalResult) -> Option<Section> {

@@ -108,7 +108,6 @@ impl Supervisor {
                 return Answer::Fail(libc::EROFS);
             }
         }
-        let contacted: &mut dyn FnMut(String) = &mut |address| tell(Event::Contacted(address));
         let here = libc::AT_FDCWD as u64;
         match number {
             // Without overlays, the system makes all renames and links.
@@ -122,13 +121,13 @@ impl Supervisor {
             libc::SYS_rename => renamed(caller, (here, given[0]), (here, given[1]), 0),
             libc::SYS_renameat => renamed(caller, (given[0], given[1]), (given[2], given[3]), 0),
             libc::SYS_renameat2 => renamed(caller, (given[0], given[1]), (given[2], given[3]), given[4] as u32),
-            libc::SYS_connect => self.reached(caller, given[1], given[2], contacted),
-            libc::SYS_sendto => self.reached(caller, given[4], given[5], contacted),
-            libc::SYS_sendmsg => self.reached_by_message(caller, given[1], contacted),
+            libc::SYS_connect => self.reached(caller, given[1], given[2], tell),
+            libc::SYS_sendto => self.reached(caller, given[4], given[5], tell),
+            libc::SYS_sendmsg => self.reached_by_message(caller, given[1], tell),
             libc::SYS_sendmmsg => {
                 // Each is a message header of 56 bytes and a length, in 64.
                 let mut messages = (0..given[2].min(MAX_MESSAGES)).map(|number| given[1] + 64 * number);
-                let refused = messages.find_map(|message| match self.reached_by_message(caller, message, contacted) {
+                let refused = messages.find_map(|message| match self.reached_by_message(caller, message, tell) {
                     Answer::Fail(number) => Some(number),
                     _ => None,
                 });
@@ -146,19 +145,23 @@ impl Supervisor {
     }
 
     /// The header of a message begins with its address and the length of that.
-    fn reached_by_message(&mut self, caller: Caller, message: u64, contacted: &mut dyn FnMut(String)) -> Answer {
+    fn reached_by_message(&mut self, caller: Caller, message: u64, tell: &mut dyn FnMut(Event)) -> Answer {
         let Ok(header) = caller.bytes(message, 16) else { return Answer::GoOn };
         let number = |at: usize| u64::from_ne_bytes(header[at..at + 8].try_into().unwrap_or_default());
         if header.len() < 16 || number(0) == 0 {
             return Answer::GoOn;
         }
-        self.reached(caller, number(0), number(8) & u64::from(u32::MAX), contacted)
+        self.reached(caller, number(0), number(8) & u64::from(u32::MAX), tell)
     }
 
-    fn reached(&mut self, caller: Caller, address: u64, length: u64, contacted: &mut dyn FnMut(String)) -> Answer {
+    fn reached(&mut self, caller: Caller, address: u64, length: u64, tell: &mut dyn FnMut(Event)) -> Answer {
         let bytes = caller.bytes(address, length.min(MAX_ADDRESS) as usize).unwrap_or_default();
         let of_the_internet = internet_address(&bytes);
         let beyond = of_the_internet.filter(|address| !self.is_of_this_machine(address.ip()));
+        if let (true, Some(address)) = (self.offline, beyond) {
+            self.refuse(format!("connection to {address}"), tell);
+            return Answer::Fail(libc::ENETUNREACH);
+        }
         // Other programs of this machine do for real what the script asks of them.
         let told = match (of_the_internet, beyond) {
             (_, Some(address)) => Some(address.to_string()),
@@ -169,9 +172,9 @@ impl Supervisor {
             && self.told.len() < MAX_TOLD
             && self.told.insert(text.clone())
         {
-            contacted(text);
+            tell(Event::Contacted(text));
         }
-        if self.offline && beyond.is_some() { Answer::Fail(libc::ENETUNREACH) } else { Answer::GoOn }
+        Answer::GoOn
     }
 
     fn is_of_this_machine(&self, address: IpAddr) -> bool {
