@@ -44,6 +44,9 @@ class Model:
     def state_dict(self):
         return {}
 
+    def widen(self):
+        self.width = 1024
+
     def train(self):
         self.work = [Tensor()] * 2
 
@@ -125,6 +128,18 @@ def sets_what_decides_on_work(x, model, best, large):
         model.train()
 
 
+def counts_what_becomes_a_size(x, model, best, large):
+    sizes = []
+    if x > best:
+        sizes.append(1)
+    return Tensor(len(sizes))
+
+
+def calls_a_function_that_sets_an_attribute(x, model, best, large):
+    if x > best:
+        model.widen()
+
+
 def keeps_a_large_tensor(x, model, best, large):
     if x > best:
         best = large
@@ -191,6 +206,8 @@ def test_no_size_depends_on_it(script):
     [
         takes_the_larger,
         sets_what_becomes_a_size,
+        counts_what_becomes_a_size,
+        calls_a_function_that_sets_an_attribute,
         sets_what_decides_on_work,
         keeps_a_large_tensor,
         keeps_it_in_a_list,

@@ -8,6 +8,8 @@ import ast
 import builtins
 import functools
 import linecache
+import os
+import sys
 import types
 
 # Packages whose functions and objects use no memory of a card.
@@ -27,6 +29,8 @@ METHODS = frozenset(
 )
 # Methods whose results, or whose objects afterwards, hold what they are given or called on.
 HOLDING_METHODS = frozenset("detach append get items keys values copy update".split())
+# Those of them that change the object.
+GROWING = frozenset("append update".split())
 # Most elements of a tensor that counts as a number; deepest call that is looked into.
 FEW, DEEPEST = 128, 2
 
@@ -115,10 +119,13 @@ class Body:
         if node in seen:
             return True
         names, seen = assigned(node), (*seen, node)
+        if isinstance(node, ast.If):
+            names |= grown(node)
+        elsewhere = names - self.own
         return (
             self.decides_little(node, tree)
             and self.are_for_a_log(names & self.own, self.function, tree, seen)
-            and self.are_for_a_log(names - self.own, tree, tree, seen)
+            and all(self.are_for_a_log(elsewhere, one, one, seen) for one in (own_files(tree) if elsewhere else ()))
         )
 
     def decides_little(self, node, tree):
@@ -157,7 +164,7 @@ class Body:
         return statements is not None and all(map(self.statement, statements))
 
     def statement(self, node):
-        if isinstance(node, (ast.Pass, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)):
+        if isinstance(node, (ast.Pass, ast.Import, ast.ImportFrom)):
             return True
         if isinstance(node, ast.Expr):
             return self.expression(node.value)
@@ -176,6 +183,9 @@ class Body:
     def target(self, node):
         if isinstance(node, (ast.Tuple, ast.List)):
             return all(map(self.target, node.elts))
+        # What a function that is called leaves behind is not followed.
+        if self.depth > 0:
+            return isinstance(node, ast.Name)
         if isinstance(node, ast.Subscript):
             node = node.value
         return isinstance(node, (ast.Name, ast.Attribute))
@@ -226,7 +236,7 @@ class Body:
                 return True
             if node.func.attr in METHODS:
                 return self.expression(node.func.value)
-            if node.func.attr in HOLDING_METHODS:
+            if node.func.attr in HOLDING_METHODS and (self.depth == 0 or node.func.attr not in GROWING):
                 return self.expression(node.func.value) and all(map(self.kept, arguments)) and (not is_kept or is_number(owner))
             called = called if owner is UNKNOWN else getattr(type(owner), node.func.attr, called)
         return self.is_harmless_function(called, node)
@@ -294,6 +304,24 @@ def assigned(tree):
         else:
             found.add(name_of(target))
     return found
+
+
+def grown(tree):
+    """Returns the names and attributes of what is added to."""
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    return {name_of(call.value) for call in calls if call.attr in GROWING}
+
+
+def own_files(tree):
+    """Returns the trees of a script's files, `tree` first: the modules in the folder of the program."""
+    yield tree
+    folder = os.path.dirname(os.path.abspath(getattr(sys.modules.get("__main__"), "__file__", None) or "x"))
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and file.startswith(folder + os.sep) and file.endswith(".py") and "site-packages" not in file:
+            other = parsed(file)
+            if other is not None and other is not tree:
+                yield other
 
 
 def name_of(target):
