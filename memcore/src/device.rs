@@ -1,5 +1,6 @@
 //! A device, as the rest of the core sees it: a backend, the allocator on its memory, and the ledger of both.
 
+mod host;
 mod kept;
 mod meter;
 mod work;
@@ -13,12 +14,12 @@ use crate::backend::{Access, Backend, KernelCall, MemoryInfo, Meta, Overhead, Re
 use crate::context;
 use crate::deviation::{Deviation, Deviations, RecordedDeviations};
 use crate::error::{Error, Result};
-use crate::memory::{
-    AllocId, Allocator, Block, Caching, Category, Event, Ledger, Origin, OutOfMemory, Rings, ScopeId, Snapshot, Stats,
-    Stream, Usage,
-};
+use crate::memory::{AllocId, Allocator, Block, Caching, Category, Event, Ledger, Origin, OutOfMemory, Rings};
+use crate::memory::{ScopeId, Snapshot, Stats, Stream, Usage};
 use crate::profile::{Convolution, Profile};
 use crate::tape::Tape;
+pub(crate) use host::HostBlock;
+pub use host::{HostKind, HostUsage};
 use kept::KeptWorkspace;
 pub(crate) use kept::WorkspaceKind;
 pub use meter::Meter;
@@ -372,8 +373,7 @@ impl Device {
         self.0.deviations.so_far()
     }
 
-    /// True if the profile has cuDNN for an operator that PyTorch would run with it. If a profile of PyTorch has no
-    /// cuDNN, records `deviation`.
+    /// True if the profile has cuDNN for an operator that PyTorch runs with it; records `deviation` if PyTorch's has none.
     pub(crate) fn has_cudnn_or(&self, deviation: Deviation) -> bool {
         if self.profile().convolution == Convolution::Native {
             self.0.deviations.record(deviation);
@@ -391,8 +391,7 @@ impl Device {
         self.0.work.counted()
     }
 
-    /// Bytes of workspace that the backend's own algorithm wants for a call, under a profile that leaves workspaces to
-    /// the backend.
+    /// Workspace that the backend's own algorithm wants for a call, under a profile that leaves it to the backend.
     pub(crate) fn native_workspace(&self, call: &KernelCall) -> u64 {
         self.0.backend.workspace_bytes(call)
     }

@@ -8,6 +8,7 @@
 import functools
 import json
 import sys
+import weakref
 
 # Small networks, by the fields of a run. A name with `hf-` is a configuration of transformers, one with `export-` a program of `scripts/export`.
 NETWORKS: "dict[str, dict]" = {
@@ -66,6 +67,7 @@ BITSANDBYTES = {
     "paged-ademamix": "PagedAdEMAMix", "paged-adam8bit": "PagedAdam8bit",
 }
 
+RANK_16 = {"lora": 16, "lora-target": "all-linear"}
 # The end of a network: the loss in place of the network's own.
 AUTOCAST, TWICE, BLOCKS = {"precision": "autocast-bf16"}, {"accumulate": 2}, {"checkpoint": "blocks"}
 ENDS = [
@@ -75,7 +77,7 @@ ENDS = [
 ]
 
 # Adapters over a base, most of 4 or 8 bits, in bfloat16: optimizer, network, further fields.
-ADAPTED, RANK_64 = {"lora": 16, "lora-target": "all-linear"}, {"lora": 64, "lora-target": "all-linear"}
+ADAPTED, RANK_64 = RANK_16, {"lora": 64, "lora-target": "all-linear"}
 FOUR, EIGHT, NESTED = {"load-in-4bit": True}, {"load-in-8bit": True}, {"load-in-4bit": True, "double-quant": True}
 TUNED = [
     ("paged-adamw8bit", "hf-llama", ADAPTED | FOUR | BLOCKS), ("paged-adamw8bit", "hf-llama", ADAPTED | NESTED | BLOCKS),
@@ -86,12 +88,27 @@ TUNED = [
     ("paged-adamw", "hf-wide", RANK_64 | FOUR | BLOCKS), ("adamw8bit", "hf-wide", RANK_64 | BLOCKS), ("adafactor", "hf-llama", ADAPTED | NESTED | BLOCKS),
 ]
 
+# Saved tensors on the host, between forward and backward: pageable or pinned, network, further fields.
+OFFLOADED = [
+    ("pageable", "mlp", {}), ("pinned", "mlp", {}), ("pageable", "gpt", {}), ("pinned", "gpt", {}), ("pageable", "cnn", {}), ("pinned", "cnn", {}),
+    ("pageable", "export-swiglu", {}), ("pageable", "hf-llama", {}), ("pinned", "hf-llama", NARROW), ("pageable", "hf-gpt2", AUTOCAST),
+    ("pinned", "hf-gpt2", TWICE), ("pageable", "hf-qwen2", NARROW | BLOCKS), ("pinned", "hf-qwen2", AUTOCAST | BLOCKS), ("pageable", "hf-neox", NARROW),
+    ("pinned", "hf-opt", {}), ("pinned", "hf-llama", NARROW | BLOCKS | {"loss": "chunked:4"}), ("pinned", "hf-wide", NARROW | RANK_16),
+]
+
 
 def ended(loss, network, fields):
     """A loss in a network."""
     said = " ".join(str(value) for value in fields.values())
     return {"name": f"{loss} {network} {said}".strip(), "network": network, "fields": {**NETWORKS[network], "steps": STEPS, "optimizer": "adamw", "optimizer-impl": "loop",
                                                                                        "loss": loss, **fields}}
+
+
+def offloaded(kind, network, fields):
+    """Saved tensors on the host."""
+    said = " ".join(key if value is True else str(value) for key, value in fields.items())
+    return {"name": f"{kind} {network} {said}".strip(), "network": network,
+            "fields": {**NETWORKS[network], "steps": STEPS, "optimizer": "adamw", "optimizer-impl": "loop", "save-on-cpu": kind, **fields}}
 
 
 def program(name, network, fields):
@@ -101,7 +118,7 @@ def program(name, network, fields):
 
 
 GROUPS: "dict[str, list]" = {"optimizers_torch": OF_TORCH, "optimizers_factored": FACTORED, "optimizers_bitsandbytes": OF_BITSANDBYTES,
-                             "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS, "tuned": TUNED}
+                             "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS, "tuned": TUNED, "offloaded": OFFLOADED}
 
 
 def tuned(name, network, fields):
@@ -188,13 +205,62 @@ def loss_of(name):
     return chunked if name.startswith("chunked") else checkpointed
 
 
-def run(row, case):
+class Host:
+    """Bytes of the host that saved tensors of the card take: all at once, and the pinned blocks that PyTorch made for them."""
+
+    def __init__(self):
+        self.now, self.peak, self.pinned = 0, 0, 0
+
+    def saved(self, kind):
+        """What makes the context of a forward pass: `torch.autograd.graph.save_on_cpu`."""
+        from torch.autograd.graph import save_on_cpu
+
+        def made():
+            hooks = save_on_cpu(pin_memory=kind == "pinned")
+            pack = hooks.pack_hook
+
+            def counting(tensor):
+                # What is on the host already is not counted: states of random generators.
+                if not tensor.is_cuda:
+                    return pack(tensor)
+                before = pinned_bytes()
+                packed = pack(tensor)
+                self.pinned += pinned_bytes() - before
+                return self.counted(packed)
+
+            hooks.pack_hook = counting
+            return hooks
+
+        return made
+
+    def counted(self, packed):
+        count = packed[1].nbytes
+        self.now += count
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(packed[1], self.freed, count)
+        return packed
+
+    def freed(self, count):
+        self.now -= count
+
+    def figures(self):
+        return {"copies": self.peak, "pinned": self.pinned}
+
+
+def pinned_bytes():
+    import torch
+
+    return torch.cuda.host_memory_stats().get("allocated_bytes.current", 0)
+
+
+def run(row, case, host):
     """The training; returns the configuration of a network of transformers."""
     import torch
 
     import loops
 
     fields, network = case["fields"], case["network"]
+    offload = {"saved": host.saved(fields["save-on-cpu"])} if "save-on-cpu" in fields else {}
     optimized, batch = optimizer_of(fields), fields["batch"]
     dtype = {"bf16": torch.bfloat16}.get(fields.get("precision"), torch.float32)
     autocast = torch.bfloat16 if fields.get("precision") == "autocast-bf16" else None
@@ -203,13 +269,13 @@ def run(row, case):
         return loops.of_transformers(row, family, (batch,), (fields["sequence"],), STEPS, dtype=dtype, optimized=optimized,
                                      adapters=adapted(fields) if "lora" in fields else None,
                                      accumulate=fields.get("accumulate", 1), checkpoints="checkpoint" in fields, autocast=autocast,
-                                     loss_of=loss_of(fields["loss"]) if "loss" in fields else None, **sizes)["config"]
+                                     loss_of=loss_of(fields["loss"]) if "loss" in fields else None, **offload, **sizes)["config"]
     if network.startswith("export-"):
-        loops.exported(row, network[len("export-"):], (batch,), STEPS, optimized=optimized)
+        loops.exported(row, network[len("export-"):], (batch,), STEPS, optimized=optimized, **offload)
         return None
     networks: dict[str, tuple] = {"mlp": (loops.mlp, loops.features), "gpt": (loops.Gpt, loops.tokens), "cnn": (loops.SimpleCnn, loops.pictures)}
     model, data = networks[network]
-    loops.in_turn(row, model(), data, (batch,), steps=STEPS, optimized=optimized)
+    loops.in_turn(row, model(), data, (batch,), steps=STEPS, optimized=optimized, **offload)
     return None
 
 
@@ -224,16 +290,18 @@ def recorded(case):
     rows = script_format.Rows()
     torch.cuda.init()
     torch.manual_seed(0)
-    config = run(rows, case)
+    host = Host()
+    config = run(rows, case, host)
     if config:
         # The file of the network before its weights were quantized.
         config.pop("quantization_config", None)
-    return {**case, "torch": torch.__version__, **({"config": config} if config else {}), "rows": rows.taken}
+    return {**case, "torch": torch.__version__, **({"config": config} if config else {}), "rows": rows.taken,
+            **({"host": host.figures()} if "save-on-cpu" in case["fields"] else {})}
 
 
 def main():
     if sys.argv[1:]:
-        made = {"ends": ended, "tuned": tuned}.get(sys.argv[1], program)
+        made = {"ends": ended, "tuned": tuned, "offloaded": offloaded}.get(sys.argv[1], program)
         print(json.dumps([made(*words) for words in GROUPS[sys.argv[1]]]))
     else:
         print(*GROUPS, sep="\n")

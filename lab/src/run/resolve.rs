@@ -160,6 +160,7 @@ fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSet
         ema: spec.shape.ema,
         hold: spec.shape.hold.unwrap_or_default(),
         channels_last: spec.shape.channels_last,
+        save_on_cpu: spec.shape.save_on_cpu,
         steps: 0,
         optimizer: optimizer(spec, says.optimizer, &defaults)?,
         freeze: training.freeze.clone(),
@@ -270,6 +271,20 @@ fn check_loop(spec: &RunSpec, network: &Network, run: &RunSettings) -> Result<()
     }
     if spec.shape.eval_every.is_some() && of_a_data_set {
         return Err(Error::usage("eval-every", "with a data set, its test examples are evaluated after the last step"));
+    }
+    let exported = matches!(network, Network::Exported(..));
+    let unrecorded = [
+        (
+            "with --checkpoint it is not recorded for a .pt2; leave one of them out",
+            exported && spec.model.checkpoint.is_some(),
+        ),
+        (
+            "it is recorded in the usual order of a step alone; leave out the file's schedule",
+            run.schedule != Schedule::default(),
+        ),
+    ];
+    if let Some((problem, _)) = unrecorded.into_iter().find(|(_, asked)| run.save_on_cpu.is_some() && *asked) {
+        return Err(Error::usage("save-on-cpu", problem));
     }
     run.check_network(network.architecture(), run.batch)?;
     let lengths: BTreeSet<usize> = run.turns.lengths.iter().copied().collect();
