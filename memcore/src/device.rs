@@ -19,7 +19,7 @@ use crate::memory::{ScopeId, Snapshot, Stats, Stream, Usage};
 use crate::profile::{Convolution, Profile};
 use crate::tape::Tape;
 pub(crate) use host::HostBlock;
-pub use host::{HostKind, HostUsage};
+pub use host::{Host, HostKind, HostUsage};
 use kept::KeptWorkspace;
 pub(crate) use kept::WorkspaceKind;
 pub use meter::Meter;
@@ -345,10 +345,7 @@ impl Device {
         if src.is_empty() { Ok(()) } else { self.0.backend.upload(src, dst) }
     }
 
-    /// Copies device bytes to the host, after all queued work.
-    ///
-    /// # Errors
-    /// [`Error::NoValues`] on a device without values; errors of the backend.
+    /// Copies device bytes to the host, after all queued work; fails on a device without values.
     pub(crate) fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
         self.0.work.downloaded_bytes.fetch_add(dst.len() as u64, Relaxed);
         if dst.is_empty() { Ok(()) } else { self.0.backend.download(src, dst) }
@@ -386,6 +383,11 @@ impl Device {
         &self.0.deviations
     }
 
+    /// Memory of the host that holds copies of its tensors.
+    pub fn host(&self) -> &Host {
+        &self.0.work.host
+    }
+
     /// The work that the device was asked to do so far.
     pub fn counters(&self) -> Counters {
         self.0.work.counted()
@@ -398,8 +400,7 @@ impl Device {
 
     /// Restarts the random generator with a new key.
     pub fn set_seed(&self, seed: u64) {
-        self.0.seed.store(seed, Relaxed);
-        self.0.random_offset.store(0, Relaxed);
+        self.set_random_state((seed, 0));
     }
 
     /// Key and first counter for a kernel that draws `numel` words. The counters it needs are consumed.

@@ -1,9 +1,9 @@
 //! The changes of a run that are tried, proposed and tabulated: the field, its words, and what to write in the script.
 
 mod adapters;
+mod change;
 mod ends;
 
-use lab_analysis::combine::{Helps, Move};
 use lab_base::changes::{CHECKPOINTING, EXPANDABLE, alloc_conf};
 use lab_imports::huggingface::Keep;
 use lab_models::{Input, Recompute};
@@ -15,128 +15,8 @@ use super::choices::{AllocatorName, AttentionName, OptimizerForm, ZeroGrad};
 use super::network::Network;
 use super::session::Session;
 use super::spec::RunSpec;
-
-/// Sizes of changes. Each is larger than all smaller ones that a script usually makes at once.
-mod size {
-    /// A setting outside of the script.
-    pub(super) const SETTING: u32 = 1;
-    pub(super) const LINE: u32 = 2;
-    /// Fewer examples at a time; a little more for each further division.
-    pub(super) const SPLIT: u32 = 4;
-    /// Copies between card and host in each step.
-    pub(super) const HOST: u32 = 7;
-    /// The numeric results change.
-    pub(super) const NUMERICS: u32 = 8;
-    /// The training itself changes.
-    pub(super) const OPTIMIZER: u32 = 16;
-    /// Other parameters are trained.
-    pub(super) const ADAPTERS: u32 = 24;
-    pub(super) const SEQUENCE: u32 = 32;
-}
-
-/// The part of a run that a change affects. Changes are made in this order, at most one on each axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Axis {
-    Sequence,
-    Precision,
-    Optimizer,
-    /// An optimizer that holds more: for comparison.
-    LargerOptimizer,
-    Adapters,
-    Form,
-    Checkpoint,
-    Attention,
-    Keep,
-    Loss,
-    ZeroGrad,
-    Allocator,
-    Buckets,
-    Zero,
-    Split,
-    SavedOn,
-}
-
-type Edit = Box<dyn Fn(&mut RunSpec) + Send + Sync>;
-
-/// A change of a run.
-pub(super) struct Change {
-    axis: Axis,
-    size: u32,
-    /// The change in words.
-    pub words: String,
-    /// Code for the script.
-    pub script: String,
-    edit: Edit,
-}
-
-impl Change {
-    fn new(
-        (axis, size): (Axis, u32),
-        words: impl Into<String>,
-        script: impl Into<String>,
-        edit: impl Fn(&mut RunSpec) + Send + Sync + 'static,
-    ) -> Self {
-        Self { axis, size, words: words.into(), script: script.into(), edit: Box::new(edit) }
-    }
-
-    pub(super) fn apply(&self, spec: &mut RunSpec) {
-        (self.edit)(spec);
-    }
-
-    /// Its axis: of each axis, a single change is made.
-    pub(super) fn axis(&self) -> Axis {
-        self.axis
-    }
-
-    /// True if it may help a run that takes too much.
-    pub(super) fn may_save(&self) -> bool {
-        self.axis != Axis::LargerOptimizer
-    }
-
-    /// True for the fused form of the optimizer.
-    pub(super) fn is_fused(&self) -> bool {
-        self.tried().training.optimizer_impl == Some(OptimizerForm::Fused)
-    }
-
-    /// True for 16-bit products of weights that stay as they are.
-    pub(super) fn is_autocast(&self) -> bool {
-        let precision = self.tried().training.precision;
-        matches!(precision, Some(Precision::AutocastBf16 | Precision::AutocastFp16))
-    }
-
-    /// The change of a run of which nothing is said.
-    fn tried(&self) -> RunSpec {
-        let mut spec = RunSpec::default();
-        self.apply(&mut spec);
-        spec
-    }
-
-    /// True for another form of the optimizer, which saves its temporaries.
-    pub(super) fn saves_temporaries(&self) -> bool {
-        self.axis == Axis::Form
-    }
-
-    /// Its form for the search.
-    pub(super) fn as_move(&self) -> Move {
-        let helps = match self.axis {
-            // The fused kernel makes no temporaries, and a loop makes one at a time.
-            Axis::Form
-            | Axis::Checkpoint
-            | Axis::Attention
-            | Axis::Keep
-            | Axis::Loss
-            | Axis::ZeroGrad
-            | Axis::Allocator => Helps::Always,
-            // Gradients exist while the next micro-batch runs; what is gathered exists beside the shards.
-            // A copy of each weight that backward reads exists beside it.
-            Axis::Split | Axis::Buckets | Axis::Zero | Axis::SavedOn => Helps::Often,
-            Axis::Sequence | Axis::Precision | Axis::Optimizer | Axis::LargerOptimizer | Axis::Adapters => {
-                Helps::Unknown
-            }
-        };
-        Move { axis: self.axis as usize, size: self.size, helps }
-    }
-}
+use change::size;
+pub(super) use change::{Axis, Change};
 
 /// Kind of the script, which decides the code to write.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -28,7 +28,7 @@ pub(crate) fn rows_and_host(spec: &RunSpec) -> lab::Result<(Vec<Row>, HostUsage)
     let on_step = &mut |_| ControlFlow::Continue(());
     if spec.parallel.data_parallel.is_none() {
         let device = session.target.open()?;
-        return Ok((session.train(&device, on_step)?.rows, device.host_usage()));
+        return Ok((session.train(&device, on_step)?.rows, device.host().usage()));
     }
     let divided = Divided::of(spec, session)?;
     let result = divided.train(&divided.open(false)?, on_step)?;

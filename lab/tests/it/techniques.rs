@@ -88,7 +88,7 @@ fn saved_tensors_on_the_host_keep_their_values() {
             let session = resolve(&RunSpec::of_fields(&fields).unwrap(), &[]).unwrap();
             let device = Device::new(Cpu::with_threads(1).unwrap());
             let losses = session.train(&device, &mut |_| std::ops::ControlFlow::Continue(())).unwrap().losses;
-            assert_eq!((device.host_usage().copies_peak > 0, device.host_usage().copies), (kind.is_some(), 0));
+            assert_eq!((device.host().usage().copies_peak > 0, device.host().usage().copies), (kind.is_some(), 0));
             losses
         };
         let kept = losses(None);

@@ -42,7 +42,7 @@ impl SavedHooks for SaveOnCpu {
         // PyTorch copies between host and device what has the same strides on both sides. Anything else it orders on the device first.
         let ordered = if kept.has_order_of(&layout) { array } else { context::within("copy_", || array.contiguous())? };
         let bytes = if device.computes() { Some(ordered.to_bytes()?) } else { None };
-        let block = device.take_host(ordered.nbytes(), self.0);
+        let block = device.host().take(ordered.nbytes(), self.0);
         Ok(Box::new(OnHost { dtype: ordered.dtype(), device, layout, bytes, _block: block }))
     }
 

@@ -1,9 +1,7 @@
 //! Memory of the host that a program keeps copies of a device's tensors in.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use super::Device;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Kind of host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,9 +23,9 @@ pub struct HostUsage {
     pub pinned: u64,
 }
 
-/// The ledger of a device's copies on the host.
-#[derive(Default)]
-pub(super) struct Host(Mutex<State>);
+/// The ledger of a device's copies on the host. Clones share it.
+#[derive(Clone, Default)]
+pub struct Host(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -38,7 +36,7 @@ struct State {
 
 /// Host memory of one copy, given back when this is dropped.
 pub(crate) struct HostBlock {
-    device: Device,
+    host: Host,
     bytes: u64,
     kind: HostKind,
 }
@@ -47,12 +45,10 @@ impl Host {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Device {
     /// Takes host memory for a copy of so many bytes.
-    pub(crate) fn take_host(&self, bytes: u64, kind: HostKind) -> HostBlock {
-        let mut state = self.0.work.host.state();
+    pub(crate) fn take(&self, bytes: u64, kind: HostKind) -> HostBlock {
+        let mut state = self.state();
         state.usage.copies += bytes;
         state.usage.copies_peak = state.usage.copies_peak.max(state.usage.copies);
         if kind == HostKind::Pinned && bytes > 0 {
@@ -62,18 +58,18 @@ impl Device {
                 None => state.usage.pinned += size,
             }
         }
-        HostBlock { device: self.clone(), bytes, kind }
+        HostBlock { host: self.clone(), bytes, kind }
     }
 
-    /// Bytes of copies on the host so far.
-    pub fn host_usage(&self) -> HostUsage {
-        self.0.work.host.state().usage
+    /// Bytes of the copies so far.
+    pub fn usage(&self) -> HostUsage {
+        self.state().usage
     }
 }
 
 impl Drop for HostBlock {
     fn drop(&mut self) {
-        let mut state = self.device.0.work.host.state();
+        let mut state = self.host.state();
         state.usage.copies -= self.bytes;
         if self.kind == HostKind::Pinned && self.bytes > 0 {
             *state.free.entry(self.bytes.next_power_of_two()).or_default() += 1;
@@ -87,15 +83,15 @@ mod tests {
 
     #[test]
     fn pinned_blocks_are_powers_of_two_that_stay() {
-        let device = Device::meta("torch-2.11-sm90").unwrap();
-        let first = device.take_host(600, HostKind::Pinned);
-        assert_eq!(device.host_usage(), HostUsage { copies: 600, copies_peak: 600, pinned: 1024 });
+        let host = Host::default();
+        let first = host.take(600, HostKind::Pinned);
+        assert_eq!(host.usage(), HostUsage { copies: 600, copies_peak: 600, pinned: 1024 });
         drop(first);
-        let again = device.take_host(1000, HostKind::Pinned);
-        let other = device.take_host(1025, HostKind::Pinned);
-        assert_eq!(device.host_usage(), HostUsage { copies: 2025, copies_peak: 2025, pinned: 3072 });
+        let again = host.take(1000, HostKind::Pinned);
+        let other = host.take(1025, HostKind::Pinned);
+        assert_eq!(host.usage(), HostUsage { copies: 2025, copies_peak: 2025, pinned: 3072 });
         drop((again, other));
-        drop(device.take_host(7, HostKind::Pageable));
-        assert_eq!(device.host_usage(), HostUsage { copies: 0, copies_peak: 2025, pinned: 3072 });
+        drop(host.take(7, HostKind::Pageable));
+        assert_eq!(host.usage(), HostUsage { copies: 0, copies_peak: 2025, pinned: 3072 });
     }
 }

@@ -54,7 +54,7 @@ pub struct HostBytes {
 impl HostBytes {
     /// What a device's saved tensors took; `None` if none was copied.
     pub(super) fn of_device(device: &Device) -> Option<Self> {
-        let usage = device.host_usage();
+        let usage = device.host().usage();
         (usage.copies_peak > 0).then_some(Self { copies_bytes: usage.copies_peak, pinned_bytes: usage.pinned })
     }
 

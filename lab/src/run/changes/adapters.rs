@@ -5,7 +5,7 @@ use lab_training::Precision;
 use super::super::network::Network;
 use super::super::session::Session;
 use super::super::spec::RunSpec;
-use super::{Axis, Change, size};
+use super::change::{Axis, Change, size};
 
 /// The rank of the adapters that are proposed.
 const RANK: usize = 16;

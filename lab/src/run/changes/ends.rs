@@ -6,7 +6,7 @@ use super::super::choices::{CHUNKS, LossChoice};
 use super::super::network::Network;
 use super::super::session::Session;
 use super::super::spec::RunSpec;
-use super::{Axis, Change, size};
+use super::change::{Axis, Change, size};
 
 /// The loss of a decoder in parts of its tokens, where nothing else is said of it.
 pub(super) fn loss(spec: &RunSpec, session: &Session) -> Option<Change> {
