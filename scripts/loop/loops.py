@@ -157,7 +157,7 @@ def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1
 def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps=6, every=0, size=4, average=False, hold=("inputs", "outputs", "loss"),
                     frozen="", dtype=torch.float32, accumulate=1, adapters=None, optimized=slow_adamw, checkpoints=False, autocast=None, loss_of=None, saved=contextlib.nullcontext, **sizes):
     """A small network of transformers, by its own loss, or by `loss_of(model, batch)`; returns its configuration. `adapters` puts some on it before it is
-    moved, and its forward pass is computed within `saved`."""
+    moved, and its forward pass is computed within `saved`. `checkpoints`: all blocks, or those whose numbers it is true for."""
     import transformers
 
     config = getattr(transformers, name + "Config")(**sizes)
@@ -167,6 +167,10 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
     model.train()
     if checkpoints:
         model.gradient_checkpointing_enable()
+        if callable(checkpoints):
+            layers = [part for part in model.modules() if isinstance(part, transformers.modeling_layers.GradientCheckpointingLayer)]
+            for block, layer in enumerate(layers):
+                layer.gradient_checkpointing = checkpoints(block)
     if frozen:
         freeze(model, frozen)
     optimizer = optimized(model.parameters())

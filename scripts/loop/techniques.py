@@ -7,6 +7,7 @@
 `scripts/record/record.py techniques GROUP …` records a group."""
 import functools
 import json
+import random
 import sys
 import weakref
 
@@ -76,6 +77,11 @@ ENDS = [
     ("chunked:5", "hf-qwen2", NARROW), ("chunked:4", "hf-qwen2", BLOCKS | AUTOCAST), ("chunked:2", "hf-neox", NARROW | TWICE), ("chunked:1", "hf-opt", {}),
 ]
 
+LIGER = [
+    ("liger", "hf-llama", {}), ("liger", "hf-llama", NARROW), ("liger", "hf-gpt2", NARROW | TWICE), ("liger", "hf-qwen2", BLOCKS | NARROW), ("liger", "hf-neox", {}),
+    ("liger", "hf-opt", NARROW), ("liger", "hf-wide", NARROW | RANK_16), ("liger", "hf-wide", NARROW | {"save-on-cpu": "pinned"}), ("liger", "hf-qwen2", TWICE),
+]
+
 # Adapters over a base, most of 4 or 8 bits, in bfloat16: optimizer, network, further fields.
 ADAPTED, RANK_64 = RANK_16, {"lora": 64, "lora-target": "all-linear"}
 FOUR, EIGHT, NESTED = {"load-in-4bit": True}, {"load-in-8bit": True}, {"load-in-4bit": True, "double-quant": True}
@@ -97,6 +103,37 @@ OFFLOADED = [
 ]
 
 
+# Some blocks are computed again: which, network, further fields.
+PINNED, EIGHT_BITS = {"save-on-cpu": "pinned"}, {"optimizer": "paged-adamw8bit"}
+SELECTED = [
+    ("blocks:2", "hf-gpt2", {}), ("blocks:2", "hf-llama", NARROW), ("0", "hf-llama", {}), ("0,2", "hf-wide", NARROW), ("1", "hf-qwen2", AUTOCAST),
+    ("blocks:2", "hf-neox", TWICE), ("0", "hf-opt", {}), ("blocks:3", "hf-wide", NARROW | RANK_16), ("0,2", "hf-gpt2", AUTOCAST | PINNED),
+    ("blocks:2", "hf-qwen2", NARROW | {"loss": "chunked:4"}), ("1", "hf-wide", NARROW | RANK_16 | NESTED | EIGHT_BITS), ("2", "hf-gpt2", {"save-on-cpu": "pageable"}),
+]
+
+
+def drawn(count, seed):
+    """Combinations of techniques: network and fields, drawn at random."""
+    draw, found = random.Random(seed), []
+    while len(found) < count:
+        network = draw.choice(["hf-llama", "hf-gpt2", "hf-qwen2", "hf-neox", "hf-opt", "hf-wide", "hf-llama", "hf-qwen2"])
+        adapters = draw.choice([{}, RANK_16, {"lora": 8}]) if network in ("hf-llama", "hf-qwen2", "hf-wide") else {}
+        precision = draw.choice([{}, NARROW, AUTOCAST])
+        bits = draw.choice([{}, FOUR, NESTED]) if adapters and precision == NARROW else {}
+        parts = [{"optimizer": draw.choice(["adamw", "adamw8bit", "paged-adamw8bit", "adafactor", "lion8bit", "radam"])}, precision, adapters, bits]
+        for key, values in {"checkpoint": [None, "blocks", "blocks:2", "0"], "loss": [None, "checkpointed", "chunked:3"], "save-on-cpu": [None, "pageable", "pinned"],
+                            "accumulate": [None, 2]}.items():
+            value = draw.choice(values)
+            parts.append({key: value} if value else {})
+        found.append((network, functools.reduce(lambda left, right: left | right, parts)))
+    return found
+
+
+def said(fields):
+    """The fields in words."""
+    return " ".join(key if value is True else str(value) for key, value in fields.items())
+
+
 def ended(loss, network, fields):
     """A loss in a network."""
     said = " ".join(str(value) for value in fields.values())
@@ -106,9 +143,19 @@ def ended(loss, network, fields):
 
 def offloaded(kind, network, fields):
     """Saved tensors on the host."""
-    said = " ".join(key if value is True else str(value) for key, value in fields.items())
-    return {"name": f"{kind} {network} {said}".strip(), "network": network,
+    return {"name": f"{kind} {network} {said(fields)}".strip(), "network": network,
             "fields": {**NETWORKS[network], "steps": STEPS, "optimizer": "adamw", "optimizer-impl": "loop", "save-on-cpu": kind, **fields}}
+
+
+def selected(which, network, fields):
+    """Some blocks that are computed again."""
+    return {"name": f"{which} {network} {said(fields)}".strip(), "network": network,
+            "fields": {**NETWORKS[network], "steps": STEPS, "optimizer": "adamw", "checkpoint": which, **fields}}
+
+
+def combined(network, fields):
+    """A combination of techniques."""
+    return {"name": f"{network} {said(fields)}", "network": network, "fields": {**NETWORKS[network], "steps": STEPS, **fields}}
 
 
 def program(name, network, fields):
@@ -118,13 +165,13 @@ def program(name, network, fields):
 
 
 GROUPS: "dict[str, list]" = {"optimizers_torch": OF_TORCH, "optimizers_factored": FACTORED, "optimizers_bitsandbytes": OF_BITSANDBYTES,
-                             "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS, "tuned": TUNED, "offloaded": OFFLOADED}
+                             "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS, "liger": LIGER, "tuned": TUNED, "offloaded": OFFLOADED, "selected": SELECTED,
+                             "combined": drawn(14, 49)}
 
 
 def tuned(name, network, fields):
     """An optimizer of adapters."""
-    said = " ".join(key if value is True else str(value) for key, value in fields.items())
-    return {**program(name, network, {**NARROW, **fields}), "name": f"{name} {network} {said}"}
+    return {**program(name, network, {**NARROW, **fields}), "name": f"{name} {network} {said(fields)}"}
 
 
 def adapted(fields):
@@ -171,7 +218,7 @@ def optimizer_of(fields):
 
 
 def loss_of(name):
-    """What computes the loss of that name from a network of transformers and a batch: `checkpointed`, or `chunked:N`."""
+    """What computes the loss of that name from a network of transformers and a batch: `checkpointed`, `chunked:N`, or `liger` (liger-kernel 0.8.5)."""
     from torch.nn import functional as F
     from torch.utils.checkpoint import checkpoint
 
@@ -201,8 +248,26 @@ def loss_of(name):
         # Every label counts but the one behind the last token of an example.
         return total / (len(batch["labels"]) * (batch["labels"].shape[1] - 1))
 
+    def liger(model, batch):
+        from liger_kernel.transformers.model.loss_utils import LigerForCausalLMLoss
+
+        hidden = hidden_states(model, batch)
+        return LigerForCausalLMLoss(hidden_states=hidden, lm_head_weight=model.get_output_embeddings().weight, labels=batch["labels"],
+                                    hidden_size=model.config.hidden_size)
+
+    if name == "liger":
+        return liger
     chunks = int(name.partition(":")[2] or 8)
     return chunked if name.startswith("chunked") else checkpointed
+
+
+def checkpoints_of(text):
+    """The blocks that are computed again: all, none, every so many-th, or those with these numbers."""
+    if text in (None, "blocks"):
+        return text is not None
+    if text.startswith("blocks:"):
+        return lambda block: (block + 1) % int(text.partition(":")[2]) == 0
+    return lambda block: str(block) in text.split(",")
 
 
 class Host:
@@ -268,7 +333,7 @@ def run(row, case, host):
         family, sizes = CONFIGS[network]
         return loops.of_transformers(row, family, (batch,), (fields["sequence"],), STEPS, dtype=dtype, optimized=optimized,
                                      adapters=adapted(fields) if "lora" in fields else None,
-                                     accumulate=fields.get("accumulate", 1), checkpoints="checkpoint" in fields, autocast=autocast,
+                                     accumulate=fields.get("accumulate", 1), checkpoints=checkpoints_of(fields.get("checkpoint")), autocast=autocast,
                                      loss_of=loss_of(fields["loss"]) if "loss" in fields else None, **offload, **sizes)["config"]
     if network.startswith("export-"):
         loops.exported(row, network[len("export-"):], (batch,), STEPS, optimized=optimized, **offload)
@@ -301,7 +366,7 @@ def recorded(case):
 
 def main():
     if sys.argv[1:]:
-        made = {"ends": ended, "tuned": tuned, "offloaded": offloaded}.get(sys.argv[1], program)
+        made = {"ends": ended, "liger": ended, "tuned": tuned, "offloaded": offloaded, "selected": selected, "combined": combined}.get(sys.argv[1], program)
         print(json.dumps([made(*words) for words in GROUPS[sys.argv[1]]]))
     else:
         print(*GROUPS, sep="\n")

@@ -117,6 +117,35 @@ fn saved_tensors_on_the_host_are_refused_elsewhere() {
     }
 }
 
+#[test]
+fn some_blocks_that_are_computed_again_take_what_pytorch_takes() {
+    compare("selected", 12);
+}
+
+/// Blocks that there are not, and networks without numbers.
+#[test]
+fn some_blocks_are_refused_where_there_are_none() {
+    let case = recorded("selected")["programs"][0].clone();
+    let folder = tempfile::tempdir().unwrap();
+    for (text, problem) in [("blocks:4", "3 blocks"), ("0,3", "no block 3"), ("sqrt", "sqrt: "), ("h.*", "h.*: ")] {
+        let mut fields = fields(&case, 0, folder.path());
+        fields.insert("checkpoint".into(), json!(text));
+        let error = resolve(&RunSpec::of_fields(&fields).unwrap(), &[]).map(|_| ()).unwrap_err().to_string();
+        assert!(error.starts_with("checkpoint: ") && error.contains(problem), "{text}: {error}");
+    }
+}
+
+/// Fourteen combinations that were drawn at random.
+#[test]
+fn techniques_together_take_what_the_libraries_take() {
+    compare("combined", 14);
+}
+
+#[test]
+fn ligers_loss_takes_what_it_takes() {
+    compare("liger", 9);
+}
+
 /// PEFT's adapters over weights of bitsandbytes, with its optimizers: 8-bit, paged, of three steps under checkpointing.
 #[test]
 fn adapters_with_optimizers_take_what_peft_and_bitsandbytes_take() {
@@ -139,6 +168,8 @@ fn a_loss_of_hidden_states_is_refused_elsewhere() {
         json!({"eval-every": 2}),
         json!({"keep": "output"}),
         json!({"head": "base-model"}),
+        json!({"loss": "liger", "precision": "autocast-bf16"}),
+        json!({"loss": "liger", "precision": "fp16"}),
     ] {
         let error = refused(more.clone());
         assert!(error.starts_with("loss: "), "{more}: {error}");
@@ -149,7 +180,7 @@ fn a_loss_of_hidden_states_is_refused_elsewhere() {
     let export = archives::unpacked(&golden("mlp.pt2.gz"), folder.path(), "mlp");
     let exported = json!({"model-file": export, "loss": "chunked"});
     let error = resolve(&RunSpec::of_fields(exported.as_object().unwrap()).unwrap(), &[]).map(|_| ()).unwrap_err();
-    assert!(error.to_string().starts_with("loss: checkpointed and chunked are for a config.json"), "{error}");
+    assert!(error.to_string().starts_with("loss: checkpointed, chunked and liger are for a config.json"), "{error}");
     for text in ["chunked:0", "chunked:x", "chunkedly"] {
         let fields = json!({"loss": text});
         assert!(RunSpec::of_fields(fields.as_object().unwrap()).is_err(), "{text}");

@@ -35,7 +35,7 @@ pub use evaluate::evaluate_with;
 pub use evaluate::{Accuracy, evaluate};
 pub use loss::loss;
 pub use loss::loss_per;
-pub use loss::{next_labels, next_token};
+pub use loss::{next_labels, next_token, shifted_labels};
 pub use model_network::{ModelBatch, ModelNetwork, ModelStep};
 pub use optimizer::{OptimizerKind, OptimizerSettings};
 pub use rows::Rows;
