@@ -1,5 +1,6 @@
 //! A device, as the rest of the core sees it: a backend, the allocator on its memory, and the ledger of both.
 
+mod host;
 mod kept;
 mod meter;
 mod work;
@@ -13,12 +14,12 @@ use crate::backend::{Access, Backend, KernelCall, MemoryInfo, Meta, Overhead, Re
 use crate::context;
 use crate::deviation::{Deviation, Deviations, RecordedDeviations};
 use crate::error::{Error, Result};
-use crate::memory::{
-    AllocId, Allocator, Block, Caching, Category, Event, Ledger, Origin, OutOfMemory, Rings, ScopeId, Snapshot, Stats,
-    Stream, Usage,
-};
+use crate::memory::{AllocId, Allocator, Block, Caching, Category, Event, Ledger, Origin, OutOfMemory, Rings};
+use crate::memory::{ScopeId, Snapshot, Stats, Stream, Usage};
 use crate::profile::{Convolution, Profile};
 use crate::tape::Tape;
+pub(crate) use host::HostBlock;
+pub use host::{Host, HostKind, HostUsage};
 use kept::KeptWorkspace;
 pub(crate) use kept::WorkspaceKind;
 pub use meter::Meter;
@@ -344,10 +345,7 @@ impl Device {
         if src.is_empty() { Ok(()) } else { self.0.backend.upload(src, dst) }
     }
 
-    /// Copies device bytes to the host, after all queued work.
-    ///
-    /// # Errors
-    /// [`Error::NoValues`] on a device without values; errors of the backend.
+    /// Copies device bytes to the host, after all queued work; fails on a device without values.
     pub(crate) fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
         self.0.work.downloaded_bytes.fetch_add(dst.len() as u64, Relaxed);
         if dst.is_empty() { Ok(()) } else { self.0.backend.download(src, dst) }
@@ -372,8 +370,7 @@ impl Device {
         self.0.deviations.so_far()
     }
 
-    /// True if the profile has cuDNN for an operator that PyTorch would run with it. If a profile of PyTorch has no
-    /// cuDNN, records `deviation`.
+    /// True if the profile has cuDNN for an operator that PyTorch runs with it; records `deviation` if PyTorch's has none.
     pub(crate) fn has_cudnn_or(&self, deviation: Deviation) -> bool {
         if self.profile().convolution == Convolution::Native {
             self.0.deviations.record(deviation);
@@ -386,21 +383,24 @@ impl Device {
         &self.0.deviations
     }
 
+    /// Memory of the host that holds copies of its tensors.
+    pub fn host(&self) -> &Host {
+        &self.0.work.host
+    }
+
     /// The work that the device was asked to do so far.
     pub fn counters(&self) -> Counters {
         self.0.work.counted()
     }
 
-    /// Bytes of workspace that the backend's own algorithm wants for a call, under a profile that leaves workspaces to
-    /// the backend.
+    /// Workspace that the backend's own algorithm wants for a call, under a profile that leaves it to the backend.
     pub(crate) fn native_workspace(&self, call: &KernelCall) -> u64 {
         self.0.backend.workspace_bytes(call)
     }
 
     /// Restarts the random generator with a new key.
     pub fn set_seed(&self, seed: u64) {
-        self.0.seed.store(seed, Relaxed);
-        self.0.random_offset.store(0, Relaxed);
+        self.set_random_state((seed, 0));
     }
 
     /// Key and first counter for a kernel that draws `numel` words. The counters it needs are consumed.

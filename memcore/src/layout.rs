@@ -113,6 +113,12 @@ impl Layout {
         !self.is_broadcast() && self.span() == self.numel()
     }
 
+    /// True if both have their elements in one order without gaps. Dimensions of size 1 do not matter.
+    pub(crate) fn has_order_of(&self, other: &Self) -> bool {
+        let strides = self.strides().iter().zip(other.strides());
+        self.is_dense() && self.dims().iter().zip(strides).all(|(size, (own, wanted))| *size == 1 || own == wanted)
+    }
+
     /// True if a gradient of this layout may belong to a value of the other one: its strides are those of the value, or in row-major order for a
     /// value with gaps (PyTorch's `obeys_layout_contract`). Dimensions of size 1 do not matter.
     pub(crate) fn suits(&self, value: &Self) -> bool {

@@ -777,6 +777,13 @@ class HeldSum(TypedDict, total=False):
     allocations: int
 
 
+class HostBytes(TypedDict, total=False):
+    """Memory of the host that saved tensors take."""
+
+    copies_bytes: int
+    pinned_bytes: int
+
+
 class Inexact(TypedDict, total=False):
     """Something that may have changed a size."""
 
@@ -1080,6 +1087,7 @@ class PeakResult(TypedDict, total=False):
     reserved_bytes: int
     by_category: dict[str, int]
     by_scope: list[ScopeBytes]
+    host: Optional[HostBytes]
 
 
 class PeakShares(TypedDict, total=False):
@@ -1344,6 +1352,7 @@ RunSpec = TypedDict(
         "ema": "Optional[str]",
         "hold": "Optional[str]",
         "channels-last": "bool",
+        "save-on-cpu": "Optional[str]",
         "like": "Optional[str]",
         "cudnn-workspace": "Optional[int]",
         "env": "Optional[list[str]]",

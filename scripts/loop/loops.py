@@ -119,11 +119,12 @@ def freeze(model, patterns):
     return model
 
 
-def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1, amp=None, ready=as_it_is, optimized=adamw, put=to_device, around=at_once):
+def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1, amp=None, ready=as_it_is, optimized=adamw, put=to_device, around=at_once,
+            saved=contextlib.nullcontext):
     """Batches of these sizes and lengths, one after the other, from the first again.
 
-    `ready` gives the model that is trained and the label of its row, `put` moves an input, and a micro-batch is computed within `around`. All of it is one
-    function, because names die in the order of their first assignment."""
+    `ready` gives the model that is trained and the label of its row, `put` moves an input, a micro-batch is computed within `around`, and its forward pass
+    within `saved`. All of it is one function, because names die in the order of their first assignment."""
     model = model.to(DEVICE)
     model, label = ready(row, model)
     optimizer = optimized(model.parameters())
@@ -140,7 +141,7 @@ def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1
                 optimizer.zero_grad()
                 row(f"s{step}.zero_grad")
             with around(model, micro + 1 == accumulate):
-                with autocast(amp):
+                with saved(), autocast(amp):
                     out = model(x)
                     row(at + "forward")
                     loss = cross_entropy(out, y)
@@ -154,9 +155,9 @@ def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1
 
 
 def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps=6, every=0, size=4, average=False, hold=("inputs", "outputs", "loss"),
-                    frozen="", dtype=torch.float32, accumulate=1, adapters=None, optimized=slow_adamw, checkpoints=False, autocast=None, loss_of=None, **sizes):
+                    frozen="", dtype=torch.float32, accumulate=1, adapters=None, optimized=slow_adamw, checkpoints=False, autocast=None, loss_of=None, saved=contextlib.nullcontext, **sizes):
     """A small network of transformers, by its own loss, or by `loss_of(model, batch)`; returns its configuration. `adapters` puts some on it before it is
-    moved."""
+    moved, and its forward pass is computed within `saved`. `checkpoints`: all blocks, or those whose numbers it is true for."""
     import transformers
 
     config = getattr(transformers, name + "Config")(**sizes)
@@ -166,6 +167,10 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
     model.train()
     if checkpoints:
         model.gradient_checkpointing_enable()
+        if callable(checkpoints):
+            layers = [part for part in model.modules() if isinstance(part, transformers.modeling_layers.GradientCheckpointingLayer)]
+            for block, layer in enumerate(layers):
+                layer.gradient_checkpointing = checkpoints(block)
     if frozen:
         freeze(model, frozen)
     optimizer = optimized(model.parameters())
@@ -196,7 +201,7 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
             if micro == 0:
                 optimizer.zero_grad()
                 row(f"s{step}.zero_grad")
-            with torch.autocast("cuda", dtype=autocast, enabled=autocast is not None):
+            with saved(), torch.autocast("cuda", dtype=autocast, enabled=autocast is not None):
                 if loss_of:
                     loss = loss_of(model, batch)
                 else:
@@ -228,7 +233,7 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
     return {"steps": steps, "evaluation": [every, size, 2], "average": average, "hold": ",".join(hold) or "none", "config": model.config.to_dict(), "batches": batches, "lengths": lengths, **({"freeze": frozen} if frozen else {})}
 
 
-def exported(row, name, batches, steps=6, every=0, size=9, eager=False, frozen="", optimized=torch.optim.AdamW):
+def exported(row, name, batches, steps=6, every=0, size=9, eager=False, frozen="", optimized=torch.optim.AdamW, saved=contextlib.nullcontext):
     """A program of scripts/export, or the network that it is of, with batches of these sizes in turn."""
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../export"))
     import networks
@@ -269,9 +274,10 @@ def exported(row, name, batches, steps=6, every=0, size=9, eager=False, frozen="
         row(f"s{step}.input")
         optimizer.zero_grad()
         row(f"s{step}.zero_grad")
-        out = module(*inputs)
-        row(f"s{step}.forward")
-        loss = F.cross_entropy(out, target)
+        with saved():
+            out = module(*inputs)
+            row(f"s{step}.forward")
+            loss = F.cross_entropy(out, target)
         row(f"s{step}.loss")
         loss.backward()
         row(f"s{step}.backward")

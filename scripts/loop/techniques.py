@@ -7,7 +7,9 @@
 `scripts/record/record.py techniques GROUP …` records a group."""
 import functools
 import json
+import random
 import sys
+import weakref
 
 # Small networks, by the fields of a run. A name with `hf-` is a configuration of transformers, one with `export-` a program of `scripts/export`.
 NETWORKS: "dict[str, dict]" = {
@@ -66,6 +68,7 @@ BITSANDBYTES = {
     "paged-ademamix": "PagedAdEMAMix", "paged-adam8bit": "PagedAdam8bit",
 }
 
+RANK_16 = {"lora": 16, "lora-target": "all-linear"}
 # The end of a network: the loss in place of the network's own.
 AUTOCAST, TWICE, BLOCKS = {"precision": "autocast-bf16"}, {"accumulate": 2}, {"checkpoint": "blocks"}
 ENDS = [
@@ -74,8 +77,13 @@ ENDS = [
     ("chunked:5", "hf-qwen2", NARROW), ("chunked:4", "hf-qwen2", BLOCKS | AUTOCAST), ("chunked:2", "hf-neox", NARROW | TWICE), ("chunked:1", "hf-opt", {}),
 ]
 
+LIGER = [
+    ("liger", "hf-llama", {}), ("liger", "hf-llama", NARROW), ("liger", "hf-gpt2", NARROW | TWICE), ("liger", "hf-qwen2", BLOCKS | NARROW), ("liger", "hf-neox", {}),
+    ("liger", "hf-opt", NARROW), ("liger", "hf-wide", NARROW | RANK_16), ("liger", "hf-wide", NARROW | {"save-on-cpu": "pinned"}), ("liger", "hf-qwen2", TWICE),
+]
+
 # Adapters over a base, most of 4 or 8 bits, in bfloat16: optimizer, network, further fields.
-ADAPTED, RANK_64 = {"lora": 16, "lora-target": "all-linear"}, {"lora": 64, "lora-target": "all-linear"}
+ADAPTED, RANK_64 = RANK_16, {"lora": 64, "lora-target": "all-linear"}
 FOUR, EIGHT, NESTED = {"load-in-4bit": True}, {"load-in-8bit": True}, {"load-in-4bit": True, "double-quant": True}
 TUNED = [
     ("paged-adamw8bit", "hf-llama", ADAPTED | FOUR | BLOCKS), ("paged-adamw8bit", "hf-llama", ADAPTED | NESTED | BLOCKS),
@@ -86,12 +94,68 @@ TUNED = [
     ("paged-adamw", "hf-wide", RANK_64 | FOUR | BLOCKS), ("adamw8bit", "hf-wide", RANK_64 | BLOCKS), ("adafactor", "hf-llama", ADAPTED | NESTED | BLOCKS),
 ]
 
+# Saved tensors on the host, between forward and backward: pageable or pinned, network, further fields.
+OFFLOADED = [
+    ("pageable", "mlp", {}), ("pinned", "mlp", {}), ("pageable", "gpt", {}), ("pinned", "gpt", {}), ("pageable", "cnn", {}), ("pinned", "cnn", {}),
+    ("pageable", "export-swiglu", {}), ("pageable", "hf-llama", {}), ("pinned", "hf-llama", NARROW), ("pageable", "hf-gpt2", AUTOCAST),
+    ("pinned", "hf-gpt2", TWICE), ("pageable", "hf-qwen2", NARROW | BLOCKS), ("pinned", "hf-qwen2", AUTOCAST | BLOCKS), ("pageable", "hf-neox", NARROW),
+    ("pinned", "hf-opt", {}), ("pinned", "hf-llama", NARROW | BLOCKS | {"loss": "chunked:4"}), ("pinned", "hf-wide", NARROW | RANK_16),
+]
+
+
+# Some blocks are computed again: which, network, further fields.
+PINNED, EIGHT_BITS = {"save-on-cpu": "pinned"}, {"optimizer": "paged-adamw8bit"}
+SELECTED = [
+    ("blocks:2", "hf-gpt2", {}), ("blocks:2", "hf-llama", NARROW), ("0", "hf-llama", {}), ("0,2", "hf-wide", NARROW), ("1", "hf-qwen2", AUTOCAST),
+    ("blocks:2", "hf-neox", TWICE), ("0", "hf-opt", {}), ("blocks:3", "hf-wide", NARROW | RANK_16), ("0,2", "hf-gpt2", AUTOCAST | PINNED),
+    ("blocks:2", "hf-qwen2", NARROW | {"loss": "chunked:4"}), ("1", "hf-wide", NARROW | RANK_16 | NESTED | EIGHT_BITS), ("2", "hf-gpt2", {"save-on-cpu": "pageable"}),
+]
+
+
+def drawn(count, seed):
+    """Combinations of techniques: network and fields, drawn at random."""
+    draw, found = random.Random(seed), []
+    while len(found) < count:
+        network = draw.choice(["hf-llama", "hf-gpt2", "hf-qwen2", "hf-neox", "hf-opt", "hf-wide", "hf-llama", "hf-qwen2"])
+        adapters = draw.choice([{}, RANK_16, {"lora": 8}]) if network in ("hf-llama", "hf-qwen2", "hf-wide") else {}
+        precision = draw.choice([{}, NARROW, AUTOCAST])
+        bits = draw.choice([{}, FOUR, NESTED]) if adapters and precision == NARROW else {}
+        parts = [{"optimizer": draw.choice(["adamw", "adamw8bit", "paged-adamw8bit", "adafactor", "lion8bit", "radam"])}, precision, adapters, bits]
+        for key, values in {"checkpoint": [None, "blocks", "blocks:2", "0"], "loss": [None, "checkpointed", "chunked:3"], "save-on-cpu": [None, "pageable", "pinned"],
+                            "accumulate": [None, 2]}.items():
+            value = draw.choice(values)
+            parts.append({key: value} if value else {})
+        found.append((network, functools.reduce(lambda left, right: left | right, parts)))
+    return found
+
+
+def said(fields):
+    """The fields in words."""
+    return " ".join(key if value is True else str(value) for key, value in fields.items())
+
 
 def ended(loss, network, fields):
     """A loss in a network."""
     said = " ".join(str(value) for value in fields.values())
     return {"name": f"{loss} {network} {said}".strip(), "network": network, "fields": {**NETWORKS[network], "steps": STEPS, "optimizer": "adamw", "optimizer-impl": "loop",
                                                                                        "loss": loss, **fields}}
+
+
+def offloaded(kind, network, fields):
+    """Saved tensors on the host."""
+    return {"name": f"{kind} {network} {said(fields)}".strip(), "network": network,
+            "fields": {**NETWORKS[network], "steps": STEPS, "optimizer": "adamw", "optimizer-impl": "loop", "save-on-cpu": kind, **fields}}
+
+
+def selected(which, network, fields):
+    """Some blocks that are computed again."""
+    return {"name": f"{which} {network} {said(fields)}".strip(), "network": network,
+            "fields": {**NETWORKS[network], "steps": STEPS, "optimizer": "adamw", "checkpoint": which, **fields}}
+
+
+def combined(network, fields):
+    """A combination of techniques."""
+    return {"name": f"{network} {said(fields)}", "network": network, "fields": {**NETWORKS[network], "steps": STEPS, **fields}}
 
 
 def program(name, network, fields):
@@ -101,13 +165,13 @@ def program(name, network, fields):
 
 
 GROUPS: "dict[str, list]" = {"optimizers_torch": OF_TORCH, "optimizers_factored": FACTORED, "optimizers_bitsandbytes": OF_BITSANDBYTES,
-                             "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS, "tuned": TUNED}
+                             "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS, "liger": LIGER, "tuned": TUNED, "offloaded": OFFLOADED, "selected": SELECTED,
+                             "combined": drawn(14, 49)}
 
 
 def tuned(name, network, fields):
     """An optimizer of adapters."""
-    said = " ".join(key if value is True else str(value) for key, value in fields.items())
-    return {**program(name, network, {**NARROW, **fields}), "name": f"{name} {network} {said}"}
+    return {**program(name, network, {**NARROW, **fields}), "name": f"{name} {network} {said(fields)}"}
 
 
 def adapted(fields):
@@ -154,7 +218,7 @@ def optimizer_of(fields):
 
 
 def loss_of(name):
-    """What computes the loss of that name from a network of transformers and a batch: `checkpointed`, or `chunked:N`."""
+    """What computes the loss of that name from a network of transformers and a batch: `checkpointed`, `chunked:N`, or `liger` (liger-kernel 0.8.5)."""
     from torch.nn import functional as F
     from torch.utils.checkpoint import checkpoint
 
@@ -184,17 +248,84 @@ def loss_of(name):
         # Every label counts but the one behind the last token of an example.
         return total / (len(batch["labels"]) * (batch["labels"].shape[1] - 1))
 
+    def liger(model, batch):
+        from liger_kernel.transformers.model.loss_utils import LigerForCausalLMLoss
+
+        hidden = hidden_states(model, batch)
+        return LigerForCausalLMLoss(hidden_states=hidden, lm_head_weight=model.get_output_embeddings().weight, labels=batch["labels"],
+                                    hidden_size=model.config.hidden_size)
+
+    if name == "liger":
+        return liger
     chunks = int(name.partition(":")[2] or 8)
     return chunked if name.startswith("chunked") else checkpointed
 
 
-def run(row, case):
+def checkpoints_of(text):
+    """The blocks that are computed again: all, none, every so many-th, or those with these numbers."""
+    if text in (None, "blocks"):
+        return text is not None
+    if text.startswith("blocks:"):
+        return lambda block: (block + 1) % int(text.partition(":")[2]) == 0
+    return lambda block: str(block) in text.split(",")
+
+
+class Host:
+    """Bytes of the host that saved tensors of the card take: all at once, and the pinned blocks that PyTorch made for them."""
+
+    def __init__(self):
+        self.now, self.peak, self.pinned = 0, 0, 0
+
+    def saved(self, kind):
+        """What makes the context of a forward pass: `torch.autograd.graph.save_on_cpu`."""
+        from torch.autograd.graph import save_on_cpu
+
+        def made():
+            hooks = save_on_cpu(pin_memory=kind == "pinned")
+            pack = hooks.pack_hook
+
+            def counting(tensor):
+                # What is on the host already is not counted: states of random generators.
+                if not tensor.is_cuda:
+                    return pack(tensor)
+                before = pinned_bytes()
+                packed = pack(tensor)
+                self.pinned += pinned_bytes() - before
+                return self.counted(packed)
+
+            hooks.pack_hook = counting
+            return hooks
+
+        return made
+
+    def counted(self, packed):
+        count = packed[1].nbytes
+        self.now += count
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(packed[1], self.freed, count)
+        return packed
+
+    def freed(self, count):
+        self.now -= count
+
+    def figures(self):
+        return {"copies": self.peak, "pinned": self.pinned}
+
+
+def pinned_bytes():
+    import torch
+
+    return torch.cuda.host_memory_stats().get("allocated_bytes.current", 0)
+
+
+def run(row, case, host):
     """The training; returns the configuration of a network of transformers."""
     import torch
 
     import loops
 
     fields, network = case["fields"], case["network"]
+    offload = {"saved": host.saved(fields["save-on-cpu"])} if "save-on-cpu" in fields else {}
     optimized, batch = optimizer_of(fields), fields["batch"]
     dtype = {"bf16": torch.bfloat16}.get(fields.get("precision"), torch.float32)
     autocast = torch.bfloat16 if fields.get("precision") == "autocast-bf16" else None
@@ -202,14 +333,14 @@ def run(row, case):
         family, sizes = CONFIGS[network]
         return loops.of_transformers(row, family, (batch,), (fields["sequence"],), STEPS, dtype=dtype, optimized=optimized,
                                      adapters=adapted(fields) if "lora" in fields else None,
-                                     accumulate=fields.get("accumulate", 1), checkpoints="checkpoint" in fields, autocast=autocast,
-                                     loss_of=loss_of(fields["loss"]) if "loss" in fields else None, **sizes)["config"]
+                                     accumulate=fields.get("accumulate", 1), checkpoints=checkpoints_of(fields.get("checkpoint")), autocast=autocast,
+                                     loss_of=loss_of(fields["loss"]) if "loss" in fields else None, **offload, **sizes)["config"]
     if network.startswith("export-"):
-        loops.exported(row, network[len("export-"):], (batch,), STEPS, optimized=optimized)
+        loops.exported(row, network[len("export-"):], (batch,), STEPS, optimized=optimized, **offload)
         return None
     networks: dict[str, tuple] = {"mlp": (loops.mlp, loops.features), "gpt": (loops.Gpt, loops.tokens), "cnn": (loops.SimpleCnn, loops.pictures)}
     model, data = networks[network]
-    loops.in_turn(row, model(), data, (batch,), steps=STEPS, optimized=optimized)
+    loops.in_turn(row, model(), data, (batch,), steps=STEPS, optimized=optimized, **offload)
     return None
 
 
@@ -224,16 +355,18 @@ def recorded(case):
     rows = script_format.Rows()
     torch.cuda.init()
     torch.manual_seed(0)
-    config = run(rows, case)
+    host = Host()
+    config = run(rows, case, host)
     if config:
         # The file of the network before its weights were quantized.
         config.pop("quantization_config", None)
-    return {**case, "torch": torch.__version__, **({"config": config} if config else {}), "rows": rows.taken}
+    return {**case, "torch": torch.__version__, **({"config": config} if config else {}), "rows": rows.taken,
+            **({"host": host.figures()} if "save-on-cpu" in case["fields"] else {})}
 
 
 def main():
     if sys.argv[1:]:
-        made = {"ends": ended, "tuned": tuned}.get(sys.argv[1], program)
+        made = {"ends": ended, "liger": ended, "tuned": tuned, "offloaded": offloaded, "selected": selected, "combined": combined}.get(sys.argv[1], program)
         print(json.dumps([made(*words) for words in GROUPS[sys.argv[1]]]))
     else:
         print(*GROUPS, sep="\n")

@@ -181,6 +181,7 @@ static TASKS: [(&str, &[&str]); 8] = [
             "alloc-conf",
             "keep",
             "hold",
+            "save-on-cpu",
             "zero-grad",
             "channels-last",
         ],

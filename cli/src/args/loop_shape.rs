@@ -1,7 +1,7 @@
 //! Flags of what a training loop does besides one step after another with batches of one size.
 
 use lab::run::{EvalKeep, LoopSpec, SizeList};
-use lab::training::{Ema, Hold};
+use lab::training::{Ema, Hold, SavedOn};
 
 use super::values;
 
@@ -42,13 +42,29 @@ pub(crate) struct LoopArgs {
     /// on the card. With --cudnn-workspace the convolutions read it; PyTorch's own copy it into row-major order. Only counted (predict).
     #[arg(long)]
     pub channels_last: bool,
+    /// Keep what forward saves for backward on the host, as torch.autograd.graph.save_on_cpu does: in pageable memory, or =pinned
+    /// (pin_memory=True) [default: on the card].
+    #[arg(long, value_name = "MEMORY", num_args = 0..=1, require_equals = true, default_missing_value = "pageable",
+          value_parser = values::one_of::<SavedOn>(SavedOn::NAMES))]
+    pub save_on_cpu: Option<SavedOn>,
 }
 
 impl LoopArgs {
     /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> LoopSpec {
-        let Self { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep, ema, hold, channels_last } =
-            self.clone();
-        LoopSpec { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep, ema, hold, channels_last }
+        let Self { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep, ema, hold, .. } = self.clone();
+        let (channels_last, save_on_cpu) = (self.channels_last, self.save_on_cpu);
+        LoopSpec {
+            batches,
+            lengths,
+            eval_every,
+            eval_batch,
+            eval_steps,
+            eval_keep,
+            ema,
+            hold,
+            channels_last,
+            save_on_cpu,
+        }
     }
 }

@@ -61,10 +61,10 @@ pub(crate) struct ModelArgs {
     /// Attention as separate operators (eager: the scores are kept), or as one kernel (sdpa) (gpt; transformers, where sdpa is the default).
     #[arg(long, value_name = "KIND", value_parser = values::one_of::<AttentionName>(AttentionName::NAMES))]
     pub attention: Option<AttentionName>,
-    /// Recompute in backward instead of keeping: none, blocks (each by itself), sqrt (segments of about √n blocks), or numbers of blocks from 0
-    /// (1,3). A block is: mlp: a hidden layer with its ReLU; gpt: a block; resnet, mobilenet_v2, convnext: a residual block (convnext: segments lie
-    /// within a stage); vgg16: one of the five stages; densenet121 (none, blocks): a layer up to its bottleneck; transformers (none, blocks): a block;
-    /// a .pt2 (none, blocks, numbers): a numbered module, or modules by paths such as 'h.*' [default: none].
+    /// Recompute in backward instead of keeping: none, blocks (each by itself), blocks:N (every N-th), sqrt (segments of about √n blocks), or numbers of
+    /// blocks from 0 (1,3). A block is: mlp: a hidden layer with its ReLU; gpt: a block; resnet, mobilenet_v2, convnext: a residual block (convnext: segments lie
+    /// within a stage); vgg16: one of the five stages; densenet121 (none, blocks): a layer up to its bottleneck; transformers (not sqrt; of encoders none, blocks): a block;
+    /// a .pt2 (not sqrt): a numbered module, or modules by paths such as 'h.*' [default: none].
     #[arg(long, value_name = "WHAT")]
     pub checkpoint: Option<Recompute>,
     /// The head on the hidden states (transformers) [default: that of the class in `architectures`; without one, the language model's].
@@ -101,7 +101,7 @@ pub(crate) struct ModelArgs {
     pub double_quant: bool,
     /// The loss if the network gives no scalar: sum or mean of its first output, cross-entropy against classes, mse against values (a .pt2) [default:
     /// the network's own scalar; else cross-entropy if the output is [batch, classes], otherwise mean]. A decoder's config.json: checkpointed or
-    /// chunked:N, output layer and loss computed again in backward, of all tokens or of N parts in turn.
+    /// chunked:N, output layer and loss computed again in backward, of all tokens or of N parts in turn; liger, Liger's fused loss.
     #[arg(long, value_name = "NAME", value_parser = values::one_of::<LossChoice>(LossChoice::NAMES))]
     pub loss: Option<LossChoice>,
     /// The training loop: plain (batch, zero_grad, forward, backward, step), or trainer: that of transformers' Trainer, without a cache, with fused

@@ -41,6 +41,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("model.eval(), torch.no_grad() every 100 steps", None, "", "--eval-every 100"),
     row("torch.optim.swa_utils.AveragedModel(model, …)", None, "", "--ema model"),
     row("checkpoint(block, x, use_reentrant=False)", Some(("gradient_checkpointing", "true")), "FSDP: fsdp_activation_checkpointing", "--checkpoint blocks"),
+    row("torch.autograd.graph.save_on_cpu(pin_memory=True)", None, "", "--save-on-cpu=pinned"),
     row("attention as matmul, softmax, matmul", Some(("attn_implementation", "\"eager\"")), "", "--attention eager"),
     row("scaled_dot_product_attention", Some(("attn_implementation", "\"sdpa\"")), "", "--attention sdpa"),
     row("transformers.Trainer", Some(("output_dir", "\"out\"")), "", "--loop trainer"),

@@ -21,6 +21,8 @@ pub enum Recompute {
     Blocks,
     /// Segments of about √n of the n blocks: fewer inputs are kept, but more is held at once while a segment is recomputed.
     Sqrt,
+    /// Every so many-th block by itself: of 2 the blocks 1, 3, 5, as torchtitan counts them.
+    Every(usize),
     /// The blocks with these numbers, each by itself; the others are kept.
     These(Vec<usize>),
     /// The modules of an exported network that these patterns of paths name, each by itself.
@@ -40,6 +42,10 @@ impl Recompute {
             "none" => Ok(Self::None),
             "blocks" => Ok(Self::Blocks),
             "sqrt" => Ok(Self::Sqrt),
+            _ if text.starts_with("blocks:") => match text["blocks:".len()..].parse() {
+                Ok(every @ 1..) => Ok(Self::Every(every)),
+                _ => Err(format!("{text:?}: blocks:N recomputes every N-th block, with N from 1")),
+            },
             list => {
                 let words = || list.split(',').map(str::trim);
                 let numbers = words().map(|word| word.parse::<usize>().ok()).collect::<Option<Vec<usize>>>();
@@ -48,7 +54,7 @@ impl Recompute {
                         return Ok(Self::Modules(words().map(ToString::to_string).collect()));
                     }
                     return Err(format!(
-                        "{text:?}: none, blocks, sqrt, numbers of blocks such as 0,2,3, or paths of an export's modules such as h.*"
+                        "{text:?}: none, blocks, blocks:N, sqrt, numbers of blocks such as 0,2,3, or paths of an export's modules such as h.*"
                     ));
                 };
                 these.sort_unstable();
@@ -74,7 +80,10 @@ impl Recompute {
                 Err(Error::usage("checkpoint", problem))
             }
             _ if blocks == 0 => Err(Error::usage("checkpoint", format!("this {model} has no blocks"))),
-            Self::Blocks | Self::Sqrt => Ok(()),
+            Self::Every(every) if *every > blocks => {
+                Err(Error::usage("checkpoint", format!("{self}: {model} has {blocks} blocks")))
+            }
+            Self::Blocks | Self::Sqrt | Self::Every(_) => Ok(()),
             Self::These(these) => match these.iter().find(|block| **block >= blocks) {
                 Some(block) => {
                     let problem = format!("{model} has no block {block}; its blocks are 0 to {}", blocks - 1);
@@ -92,23 +101,29 @@ impl Recompute {
                 let inside = these.iter().filter(|block| (first..first + n).contains(block));
                 Self::These(inside.map(|block| block - first).collect())
             }
+            Self::Every(_) => Self::These((0..n).filter(|block| self.covers(first + block)).collect()),
             whole => whole.clone(),
+        }
+    }
+
+    /// True if the block of this number is recomputed by itself.
+    pub fn covers(&self, block: usize) -> bool {
+        match self {
+            Self::None | Self::Modules(_) | Self::Sqrt => false,
+            Self::Blocks => true,
+            Self::Every(every) => (block + 1).is_multiple_of(*every),
+            Self::These(these) => these.contains(&block),
         }
     }
 
     /// Cuts `n` blocks into segments that are recomputed at once, and segments that are kept.
     fn segments(&self, n: usize) -> Vec<Segment> {
-        let each = |again: &dyn Fn(usize) -> bool| (0..n).map(|i| Segment { blocks: 1, again: again(i) }).collect();
-        match self {
-            // No network of this program has modules by path: `check` refuses them.
-            Self::None | Self::Modules(_) => each(&|_| false),
-            Self::Blocks => each(&|_| true),
-            Self::These(these) => each(&|block| these.contains(&block)),
-            Self::Sqrt => {
-                let long = segment_length(n);
-                (0..n).step_by(long).map(|start| Segment { blocks: long.min(n - start), again: true }).collect()
-            }
+        if *self == Self::Sqrt {
+            let long = segment_length(n);
+            return (0..n).step_by(long).map(|start| Segment { blocks: long.min(n - start), again: true }).collect();
         }
+        // No network of this program has modules by path: `check` refuses them.
+        (0..n).map(|block| Segment { blocks: 1, again: self.covers(block) }).collect()
     }
 
     /// Appends blocks to a chain.
@@ -164,6 +179,7 @@ impl fmt::Display for Recompute {
             Self::None => f.write_str("none"),
             Self::Blocks => f.write_str("blocks"),
             Self::Sqrt => f.write_str("sqrt"),
+            Self::Every(every) => write!(f, "blocks:{every}"),
             Self::These(these) => {
                 let numbers: Vec<String> = these.iter().map(usize::to_string).collect();
                 f.write_str(&numbers.join(","))
@@ -176,7 +192,7 @@ impl fmt::Display for Recompute {
 impl FromStr for Recompute {
     type Err = String;
 
-    /// Reads `none`, `blocks`, `sqrt`, numbers of blocks separated by commas, each at most once, or paths of modules separated by commas.
+    /// Reads `none`, `blocks`, `blocks:N`, `sqrt`, numbers of blocks separated by commas, each at most once, or paths of modules separated by commas.
     fn from_str(text: &str) -> Result<Self, String> {
         Self::parse(text)
     }
@@ -302,7 +318,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_read_and_shown() {
-        for text in ["none", "blocks", "sqrt", "0", "0,2,11", "h.*", "layer1,layer3.block_*.conv"] {
+        for text in ["none", "blocks", "blocks:3", "sqrt", "0", "0,2,11", "h.*", "layer1,layer3.block_*.conv"] {
             assert_eq!(Recompute::parse(text).unwrap().to_string(), text);
         }
         assert_eq!(Recompute::parse("3, 1").unwrap(), Recompute::These(vec![1, 3]));
@@ -313,7 +329,13 @@ mod tests {
             error,
             "checkpoint: layer3,h.*: only a model.pt2 has modules by path; mlp has numbers of blocks such as 0,2,3"
         );
-        for (text, problem) in [("h.", "numbers of blocks"), ("", "numbers"), ("1,-2", "numbers"), ("2,2", "twice")] {
+        for (text, problem) in [
+            ("h.", "numbers of blocks"),
+            ("", "numbers"),
+            ("1,-2", "numbers"),
+            ("2,2", "twice"),
+            ("blocks:0", "from 1"),
+        ] {
             let error = Recompute::parse(text).unwrap_err();
             assert!(error.contains(problem), "{text}: {error}");
         }
@@ -332,6 +354,9 @@ mod tests {
         assert_eq!(lengths("1", 3), [(1, false), (1, true), (1, false)]);
         let part = Recompute::parse("1,3,4,7").unwrap().part(3, 4);
         assert_eq!((part, Recompute::Sqrt.part(3, 4)), (Recompute::These(vec![0, 1]), Recompute::Sqrt));
+        assert_eq!(lengths("blocks:2", 3), [(1, false), (1, true), (1, false)]);
+        assert_eq!(Recompute::Every(2).part(1, 3), Recompute::These(vec![0, 2]));
+        assert!(Recompute::Every(4).check("mlp", 3).is_err());
         for n in 0..200 {
             assert_eq!(lengths("sqrt", n).iter().map(|(blocks, _)| blocks).sum::<usize>(), n);
         }

@@ -37,6 +37,9 @@ pub fn of_run(settings: &Map<String, Value>) -> String {
 /// Flags whose numbers are bytes.
 const BYTES: [&str; 3] = ["gpu", "memory-limit", "cudnn-workspace"];
 
+/// Flags that also stand without a value, so that one is joined to its flag.
+const ALSO_ALONE: [&str; 1] = ["save-on-cpu"];
+
 fn flag(name: &str, value: &Value) -> String {
     let text = match value {
         Value::String(text) => text.clone(),
@@ -44,7 +47,8 @@ fn flag(name: &str, value: &Value) -> String {
         other => other.to_string(),
     };
     // A value that begins with a dash would be read as another flag.
-    if text.starts_with('-') { format!("--{name}={}", quoted(&text)) } else { format!("--{name} {}", quoted(&text)) }
+    let joined = text.starts_with('-') || ALSO_ALONE.contains(&name);
+    if joined { format!("--{name}={}", quoted(&text)) } else { format!("--{name} {}", quoted(&text)) }
 }
 
 /// Quotes a word for a shell.
@@ -65,12 +69,12 @@ mod tests {
 
     #[test]
     fn settings_are_flags_again() {
-        let settings = json!({ "model": "mlp", "layers": null, "tied": false, "nesterov": true, "lr": 0.1,
+        let settings = json!({ "model": "mlp", "layers": null, "tied": false, "nesterov": true, "lr": 0.1, "save-on-cpu": "pinned",
             "model-file": "my model's.toml", "backend": "cpu" });
         let Value::Object(settings) = settings else { panic!("no object") };
         assert_eq!(
             of_run(&settings),
-            "vramlab train --model mlp --nesterov --lr 0.1 --model-file 'my model'\\''s.toml' --backend cpu"
+            "vramlab train --model mlp --nesterov --lr 0.1 --save-on-cpu=pinned --model-file 'my model'\\''s.toml' --backend cpu"
         );
         let Value::Object(settings) = json!({ "set": ["batch=1,2", "steps=3"], "seed": 0, "gpu": null }) else {
             panic!()

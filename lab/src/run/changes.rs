@@ -1,6 +1,9 @@
 //! The changes of a run that are tried, proposed and tabulated: the field, its words, and what to write in the script.
 
-use lab_analysis::combine::{Helps, Move};
+mod adapters;
+mod change;
+mod ends;
+
 use lab_base::changes::{CHECKPOINTING, EXPANDABLE, alloc_conf};
 use lab_imports::huggingface::Keep;
 use lab_models::{Input, Recompute};
@@ -8,128 +11,12 @@ use lab_training::{OptimizerKind, Precision, RunSettings};
 use memcore::Profile;
 use memcore::optim::Implementation;
 
-use super::choices::{AllocatorName, AttentionName, CHUNKS, LossChoice, OptimizerForm, ZeroGrad};
+use super::choices::{AllocatorName, AttentionName, OptimizerForm, ZeroGrad};
 use super::network::Network;
 use super::session::Session;
 use super::spec::RunSpec;
-
-/// Sizes of changes. Each is larger than all smaller ones that a script usually makes at once.
-mod size {
-    /// A setting outside of the script.
-    pub(super) const SETTING: u32 = 1;
-    pub(super) const LINE: u32 = 2;
-    /// Fewer examples at a time; a little more for each further division.
-    pub(super) const SPLIT: u32 = 4;
-    /// The numeric results change.
-    pub(super) const NUMERICS: u32 = 8;
-    /// The training itself changes.
-    pub(super) const OPTIMIZER: u32 = 16;
-    /// Other parameters are trained.
-    pub(super) const ADAPTERS: u32 = 24;
-    pub(super) const SEQUENCE: u32 = 32;
-}
-
-/// The part of a run that a change affects. Changes are made in this order, at most one on each axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Axis {
-    Sequence,
-    Precision,
-    Optimizer,
-    /// An optimizer that holds more: for comparison.
-    LargerOptimizer,
-    Adapters,
-    Form,
-    Checkpoint,
-    Attention,
-    Keep,
-    Loss,
-    ZeroGrad,
-    Allocator,
-    Buckets,
-    Zero,
-    Split,
-}
-
-type Edit = Box<dyn Fn(&mut RunSpec) + Send + Sync>;
-
-/// A change of a run.
-pub(super) struct Change {
-    axis: Axis,
-    size: u32,
-    /// The change in words.
-    pub words: String,
-    /// Code for the script.
-    pub script: String,
-    edit: Edit,
-}
-
-impl Change {
-    fn new(
-        (axis, size): (Axis, u32),
-        words: impl Into<String>,
-        script: impl Into<String>,
-        edit: impl Fn(&mut RunSpec) + Send + Sync + 'static,
-    ) -> Self {
-        Self { axis, size, words: words.into(), script: script.into(), edit: Box::new(edit) }
-    }
-
-    pub(super) fn apply(&self, spec: &mut RunSpec) {
-        (self.edit)(spec);
-    }
-
-    /// Its axis: of each axis, a single change is made.
-    pub(super) fn axis(&self) -> Axis {
-        self.axis
-    }
-
-    /// True if it may help a run that takes too much.
-    pub(super) fn may_save(&self) -> bool {
-        self.axis != Axis::LargerOptimizer
-    }
-
-    /// True for the fused form of the optimizer.
-    pub(super) fn is_fused(&self) -> bool {
-        self.tried().training.optimizer_impl == Some(OptimizerForm::Fused)
-    }
-
-    /// True for 16-bit products of weights that stay as they are.
-    pub(super) fn is_autocast(&self) -> bool {
-        let precision = self.tried().training.precision;
-        matches!(precision, Some(Precision::AutocastBf16 | Precision::AutocastFp16))
-    }
-
-    /// The change of a run of which nothing is said.
-    fn tried(&self) -> RunSpec {
-        let mut spec = RunSpec::default();
-        self.apply(&mut spec);
-        spec
-    }
-
-    /// True for another form of the optimizer, which saves its temporaries.
-    pub(super) fn saves_temporaries(&self) -> bool {
-        self.axis == Axis::Form
-    }
-
-    /// Its form for the search.
-    pub(super) fn as_move(&self) -> Move {
-        let helps = match self.axis {
-            // The fused kernel makes no temporaries, and a loop makes one at a time.
-            Axis::Form
-            | Axis::Checkpoint
-            | Axis::Attention
-            | Axis::Keep
-            | Axis::Loss
-            | Axis::ZeroGrad
-            | Axis::Allocator => Helps::Always,
-            // Gradients exist while the next micro-batch runs; what is gathered exists beside the shards.
-            Axis::Split | Axis::Buckets | Axis::Zero => Helps::Often,
-            Axis::Sequence | Axis::Precision | Axis::Optimizer | Axis::LargerOptimizer | Axis::Adapters => {
-                Helps::Unknown
-            }
-        };
-        Move { axis: self.axis as usize, size: self.size, helps }
-    }
-}
+use change::size;
+pub(super) use change::{Axis, Change};
 
 /// Kind of the script, which decides the code to write.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -159,7 +46,7 @@ pub(super) fn of(spec: &RunSpec, session: &Session, tensors: u64) -> Vec<Change>
     let mut changes = shorter(spec, session, script);
     changes.extend(precisions(spec, run, script));
     changes.extend(optimizers(spec, run.optimizer.kind, script));
-    changes.extend(adapters(spec, session));
+    changes.extend(adapters::adapters(spec, session));
     changes.extend(forms(run, script));
     changes.extend(lines(spec, session, script));
     changes.extend(allocator(spec));
@@ -246,7 +133,8 @@ fn lines(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
             spec.model.keep = Some(Keep::Loss);
         }));
     }
-    changes.extend(end(spec, session));
+    changes.extend(ends::loss(spec, session));
+    changes.extend(ends::saved_on_host(spec, session));
     if !session.run.set_to_none {
         let line = "optimizer.zero_grad(set_to_none=True)";
         changes.push(Change::new((Axis::ZeroGrad, size::LINE), "gradients freed", line, |spec| {
@@ -254,23 +142,6 @@ fn lines(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
         }));
     }
     changes
-}
-
-/// The loss of a decoder in parts of its tokens, where nothing else is said of it.
-fn end(spec: &RunSpec, session: &Session) -> Option<Change> {
-    let Network::Pretrained(model, _) = &session.network else { return None };
-    let others = spec.model.loss.is_some()
-        || spec.model.by_trainer()
-        || spec.shape.eval_every.is_some()
-        || spec.training.data.as_deref().is_some_and(|data| data != "synthetic")
-        || spec.parallel != RunSpec::default().parallel;
-    if others || !model.predicts_next() {
-        return None;
-    }
-    let line = "checkpoint(head_and_loss, h, y, use_reentrant=False) for h, y in zip(hidden.chunk(8), labels.chunk(8))";
-    Some(Change::new((Axis::Loss, size::LINE + 1), "loss in 8 chunks", line, |spec| {
-        (spec.model.loss, spec.model.keep) = (Some(LossChoice::Chunked(CHUNKS)), None);
-    }))
 }
 
 /// Forms of the optimizer that take less, the least last.
@@ -341,40 +212,6 @@ fn optimizers(spec: &RunSpec, kind: OptimizerKind, script: Script) -> Vec<Change
     let less = less.iter().filter(|other| works(other));
     let smaller = less.enumerate().map(|(i, other)| to(Axis::Optimizer, i, *other));
     smaller.chain(more.iter().enumerate().map(|(i, other)| to(Axis::LargerOptimizer, i, *other))).collect()
-}
-
-/// The rank of the adapters that are proposed.
-const RANK: usize = 16;
-
-/// Adapters instead of the network, and 4-bit weights below them, where both are built in.
-fn adapters(spec: &RunSpec, session: &Session) -> Vec<Change> {
-    let Network::Pretrained(model, _) = &session.network else { return Vec::new() };
-    let training = &spec.training;
-    let others =
-        training.freeze.is_some() || spec.shape.ema.is_some() || spec.shape.channels_last || spec.model.built_on_device;
-    if others || spec.parallel != RunSpec::default().parallel || !model.is_language_model() {
-        return Vec::new();
-    }
-    let to = |more: u32, words: &str, line: &str, edit: fn(&mut RunSpec)| {
-        Change::new((Axis::Adapters, size::ADAPTERS + more), words, line, edit)
-    };
-    let mut changes = Vec::new();
-    let adapted = training.lora.is_some();
-    if !adapted && model.lora_target().is_some() {
-        let line = "get_peft_model(model, LoraConfig(r=16))";
-        changes.push(to(0, "LoRA of rank 16", line, |spec| spec.training.lora = Some(RANK)));
-    }
-    let half = matches!(session.run.precision, Precision::Bf16 | Precision::Fp16 | Precision::Bf16AutocastBf16);
-    let quantizes = half && session.run.quantized.is_none() && model.not_quantized().is_some();
-    if quantizes && (adapted || !changes.is_empty()) {
-        let words = if adapted { "4-bit weights" } else { "LoRA of rank 16 beside 4-bit weights" };
-        let line = "BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"nf4\", …)";
-        changes.push(to(1, words, line, |spec| {
-            spec.training.lora.get_or_insert(RANK);
-            spec.model.load_in_4bit = true;
-        }));
-    }
-    changes
 }
 
 /// The lowest compute capability with instructions for bfloat16.

@@ -184,6 +184,8 @@ pub enum LossChoice {
     Checkpointed,
     /// The same in so many parts of the tokens.
     Chunked(usize),
+    /// Liger's fused linear cross entropy.
+    Liger,
 }
 
 /// Parts of `chunked` unless said: those of torchtune's losses.
@@ -195,7 +197,7 @@ const MAX_CHUNKS: usize = 4096;
 impl LossChoice {
     /// Names as they are offered.
     pub const NAMES: &'static [&'static str] =
-        &["sum", "mean", "cross-entropy", "nll", "mse", "checkpointed", "chunked", "chunked:N"];
+        &["sum", "mean", "cross-entropy", "nll", "mse", "checkpointed", "chunked", "chunked:N", "liger"];
 
     /// The function of a `.pt2`'s output.
     pub fn of_output(self) -> Option<LossName> {
@@ -208,6 +210,7 @@ impl LossChoice {
             Self::Named(_) => None,
             Self::Checkpointed => Some(End::Checkpointed),
             Self::Chunked(parts) => Some(End::Chunked(parts)),
+            Self::Liger => Some(End::Liger),
         }
     }
 }
@@ -220,6 +223,7 @@ impl FromStr for LossChoice {
             Some("") => return Ok(Self::Chunked(CHUNKS)),
             Some(rest) => rest.strip_prefix(':'),
             None if text == "checkpointed" => return Ok(Self::Checkpointed),
+            None if text == "liger" => return Ok(Self::Liger),
             None => return text.parse().map(Self::Named),
         };
         match number.and_then(|number| number.parse().ok()) {
@@ -234,6 +238,7 @@ impl fmt::Display for LossChoice {
         match self {
             Self::Named(name) => name.fmt(f),
             Self::Checkpointed => f.write_str("checkpointed"),
+            Self::Liger => f.write_str("liger"),
             Self::Chunked(parts) => write!(f, "chunked:{parts}"),
         }
     }

@@ -12,7 +12,7 @@ use super::spec::RunSpec;
 const RIVALS: [(&str, &str); 3] = [("model", "model-file"), ("load", "resume"), ("batch", "batches")];
 
 /// Fields that cannot be combined.
-const EXCLUSIVE: [(&str, &str); 16] = [
+const EXCLUSIVE: [(&str, &str); 20] = [
     ("load-in-4bit", "load-in-8bit"),
     ("lora", "freeze"),
     ("lora", "adversary"),
@@ -23,6 +23,10 @@ const EXCLUSIVE: [(&str, &str); 16] = [
     ("freeze", "adversary"),
     ("freeze", "data-parallel"),
     ("freeze", "devices"),
+    ("save-on-cpu", "adversary"),
+    ("save-on-cpu", "data-parallel"),
+    ("save-on-cpu", "devices"),
+    ("save-on-cpu", "schedule"),
     ("batches", "batch"),
     ("data-parallel", "devices"),
     ("backend", "devices"),
@@ -298,7 +302,7 @@ mod tests {
             "model": "gpt", "adversary": "discriminator.pt2", "layers": 2, "width": 64, "heads": 2, "sequence": 8, "vocabulary": 24, "features": 1, "image": 32, "classes": 5,
             "dropout": 0.5, "attention": "eager", "checkpoint": "1,3", "head": "causal-lm", "choices": 2, "transformers": "4.51",
             "keep": "loss", "attention-mask": "padded", "built-on-device": true, "load-in-4bit": true, "load-in-8bit": true, "double-quant": true, "loop": "trainer", "loss": "mean", "tied": true, "keep-intermediate": true,
-            "batches": "2,1", "lengths": "8,4", "eval-every": 2, "eval-batch": 4, "eval-steps": 3, "eval-keep": "logits", "ema": "model", "hold": "inputs,loss", "channels-last": true, "steps": 3, "data": "digits", "optimizer": "adamw", "optimizer-impl": "fused", "freeze": "embed,!head", "lora": 16, "lora-target": "q_proj,v_proj", "lora-dropout": 0.25, "dora": true, "lr": 0.1, "weight-decay": 0.0,
+            "batches": "2,1", "lengths": "8,4", "eval-every": 2, "eval-batch": 4, "eval-steps": 3, "eval-keep": "logits", "ema": "model", "hold": "inputs,loss", "channels-last": true, "save-on-cpu": "pinned", "steps": 3, "data": "digits", "optimizer": "adamw", "optimizer-impl": "fused", "freeze": "embed,!head", "lora": 16, "lora-target": "q_proj,v_proj", "lora-dropout": 0.25, "dora": true, "lr": 0.1, "weight-decay": 0.0,
             "nesterov": true, "amsgrad": true, "maximize": true, "capturable": true, "precision": "autocast-bf16", "accumulate": 2,
             "zero-grad": "zero", "schedule": "input,forward", "clip-grad-norm": 1.0, "seed": 7, "like": "torch-2.8", "cudnn-workspace": 0,
             "env": ["A=b"], "multiprocessors": 80, "memory-limit": 1073741824, "memory-fraction": 0.5, "alloc-conf": "expandable_segments:True",

@@ -74,12 +74,11 @@ impl Network {
                 None => Ok(None),
             };
         };
-        if let Some(recompute @ (Recompute::Sqrt | Recompute::These(_) | Recompute::Modules(_))) = &spec.checkpoint {
-            let problem = format!("{recompute}: a config.json of transformers has none and blocks");
-            return Err(Error::usage("checkpoint", problem));
-        }
         if spec.loss.is_some_and(|loss| loss.end().is_none()) {
-            return Err(Error::usage("loss", "a config.json of transformers has its own, checkpointed and chunked"));
+            return Err(Error::usage(
+                "loss",
+                "a config.json of transformers has its own, checkpointed, chunked and liger",
+            ));
         }
         if spec.by_trainer() && spec.keep.is_some() {
             return Err(Error::usage("keep", "with --loop trainer nothing of a result is held"));
@@ -334,7 +333,7 @@ impl ModelSpec {
         huggingface::Options {
             sequence: self.sequence,
             attention: self.attention.map(Attention::from).unwrap_or_default(),
-            checkpoint: self.checkpoint == Some(Recompute::Blocks),
+            checkpoint: self.checkpoint.clone().unwrap_or_default(),
             attention_mask: self.attention_mask.unwrap_or_default(),
             head: self.head,
             choices: self.choices,
@@ -364,7 +363,7 @@ impl ModelSpec {
     fn loss_of_output(&self) -> Result<Option<exported::LossName>> {
         match self.loss {
             Some(choice) if choice.of_output().is_none() => {
-                Err(Error::usage("loss", "checkpointed and chunked are for a config.json of transformers"))
+                Err(Error::usage("loss", "checkpointed, chunked and liger are for a config.json of transformers"))
             }
             choice => Ok(choice.and_then(LossChoice::of_output)),
         }

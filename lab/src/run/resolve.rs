@@ -67,10 +67,18 @@ pub fn target(spec: &RunSpec, backends: &'static [Entry]) -> Result<(Target, Vec
     Ok((profile::counted(target, spec, backends)?, remarks))
 }
 
-/// Refuses an optimizer that its library alone computes, on a device with values.
+/// Refuses an optimizer, and a loss, that its library alone computes, on a device with values.
 fn computed(spec: &RunSpec, run: &RunSettings, target: &Target) -> Result<()> {
     let kind = run.optimizer.kind;
-    if spec.device.backend.is_none() || kind.is_computed() || target.backend_name() == "meta" {
+    if spec.device.backend.is_none() || target.backend_name() == "meta" {
+        return Ok(());
+    }
+    if spec.model.loss == Some(LossChoice::Liger) {
+        let problem =
+            "liger: no device here has its kernels. `vramlab predict` says what it takes, and --loss chunked trains";
+        return Err(Error::usage("loss", problem));
+    }
+    if kind.is_computed() {
         return Ok(());
     }
     let (name, class) = (kind.name(), kind.class());
@@ -160,6 +168,7 @@ fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSet
         ema: spec.shape.ema,
         hold: spec.shape.hold.unwrap_or_default(),
         channels_last: spec.shape.channels_last,
+        save_on_cpu: spec.shape.save_on_cpu,
         steps: 0,
         optimizer: optimizer(spec, says.optimizer, &defaults)?,
         freeze: training.freeze.clone(),
@@ -239,12 +248,19 @@ fn lora(spec: &RunSpec, network: &Network) -> Result<Option<Lora>> {
 }
 
 /// Refuses a loss of hidden states where it was not recorded.
-fn check_end(spec: &RunSpec) -> Result<()> {
+fn check_end(spec: &RunSpec, run: &RunSettings) -> Result<()> {
     if spec.model.loss.and_then(LossChoice::end).is_none() {
         return Ok(());
     }
     let of_a_data_set = spec.training.data.as_deref().is_some_and(|data| data != "synthetic");
+    let of_liger = spec.model.loss == Some(LossChoice::Liger);
     let problem = match spec {
+        _ if of_liger && run.precision.autocast().is_some() => {
+            "liger: with autocast it is not recorded; --precision bf16 has it, and --loss chunked has autocast"
+        }
+        _ if of_liger && run.precision == Precision::Fp16 => {
+            "liger: in float16 it is not recorded; --precision bf16 has it"
+        }
         _ if spec.shape.eval_every.is_some() => "an evaluation has the network's own loss; leave out --eval-every",
         _ if of_a_data_set => "the accuracy on a data set needs the scores of all tokens; leave out --data",
         _ if spec.model.keep == Some(Keep::Output) => {
@@ -257,7 +273,7 @@ fn check_end(spec: &RunSpec) -> Result<()> {
 
 /// Refuses what the network or the data cannot have of a loop.
 fn check_loop(spec: &RunSpec, network: &Network, run: &RunSettings) -> Result<()> {
-    check_end(spec)?;
+    check_end(spec, run)?;
     if spec.shape == LoopSpec::default() {
         return Ok(());
     }
@@ -270,6 +286,20 @@ fn check_loop(spec: &RunSpec, network: &Network, run: &RunSettings) -> Result<()
     }
     if spec.shape.eval_every.is_some() && of_a_data_set {
         return Err(Error::usage("eval-every", "with a data set, its test examples are evaluated after the last step"));
+    }
+    let exported = matches!(network, Network::Exported(..));
+    let unrecorded = [
+        (
+            "with --checkpoint it is not recorded for a .pt2; leave one of them out",
+            exported && spec.model.checkpoint.is_some(),
+        ),
+        (
+            "it is recorded in the usual order of a step alone; leave out the file's schedule",
+            run.schedule != Schedule::default(),
+        ),
+    ];
+    if let Some((problem, _)) = unrecorded.into_iter().find(|(_, asked)| run.save_on_cpu.is_some() && *asked) {
+        return Err(Error::usage("save-on-cpu", problem));
     }
     run.check_network(network.architecture(), run.batch)?;
     let lengths: BTreeSet<usize> = run.turns.lengths.iter().copied().collect();

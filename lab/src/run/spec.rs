@@ -7,7 +7,7 @@ use lab_imports::exported::Reads;
 use lab_imports::huggingface::{AttentionMask, Head, Keep, REPRESENTED, Release, Script};
 use lab_models::{Freeze, LoraTarget, Recompute};
 use lab_training::pipeline;
-use lab_training::{Ema, Evaluation, Hold, OptimizerKind, Precision, Turns};
+use lab_training::{Ema, Evaluation, Hold, OptimizerKind, Precision, SavedOn, Turns};
 use memcore::profile::ConvolutionWorkspaces;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -199,6 +199,8 @@ pub struct LoopSpec {
     pub hold: Option<Hold>,
     /// True if the network and its pictures are put in channels-last.
     pub channels_last: bool,
+    /// Memory of the host that keeps what forward saves for backward; none unless said.
+    pub save_on_cpu: Option<SavedOn>,
 }
 
 /// Whose temporaries and workspaces are counted.

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use flate2::read::GzDecoder;
 use lab::record::{COLUMNS, Row};
 use lab::run::{Divided, RunSpec, resolve};
+use memcore::device::HostUsage;
 use serde_json::{Value, json};
 
 pub(crate) fn recorded(name: &str) -> Value {
@@ -18,15 +19,20 @@ pub(crate) fn recorded(name: &str) -> Value {
 
 /// The rows of a run of these fields; of a divided one, those of its first rank.
 pub(crate) fn rows(spec: &RunSpec) -> lab::Result<Vec<Row>> {
+    rows_and_host(spec).map(|(rows, _)| rows)
+}
+
+/// The same, with the bytes of the host that saved tensors took.
+pub(crate) fn rows_and_host(spec: &RunSpec) -> lab::Result<(Vec<Row>, HostUsage)> {
     let session = resolve(&spec.alone(), &[])?;
     let on_step = &mut |_| ControlFlow::Continue(());
     if spec.parallel.data_parallel.is_none() {
         let device = session.target.open()?;
-        return Ok(session.train(&device, on_step)?.rows);
+        return Ok((session.train(&device, on_step)?.rows, device.host().usage()));
     }
     let divided = Divided::of(spec, session)?;
     let result = divided.train(&divided.open(false)?, on_step)?;
-    Ok(result.ranks.into_iter().next().unwrap().rows)
+    Ok((result.ranks.into_iter().next().unwrap().rows, HostUsage::default()))
 }
 
 /// The first figure that differs; `None` if all are equal.

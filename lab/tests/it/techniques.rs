@@ -1,12 +1,14 @@
 //! Programs with a technique beside recorded runs of the real libraries (`optimizers_*`, `ends` and `tuned` in `golden`, made by `scripts/record/record.py techniques`):
 //! every row in every column.
 
+use backend_cpu::Cpu;
 use lab::run::{RunSpec, resolve};
+use memcore::Device;
 use serde_json::{Value, json};
 
 use crate::archives;
 use crate::archives::compared::golden;
-use crate::flags::{difference, recorded, rows};
+use crate::flags::{difference, recorded, rows_and_host};
 
 /// The fields of a recorded program, with its network as a file in `folder` where it is one.
 fn fields(program: &Value, number: usize, folder: &std::path::Path) -> serde_json::Map<String, Value> {
@@ -34,7 +36,9 @@ fn compare(name: &str, count: usize) {
     for (number, program) in programs.iter().enumerate() {
         let mut theirs: Vec<lab::record::Row> = serde_json::from_value(program["rows"].clone()).unwrap();
         let spec = RunSpec::of_fields(&fields(program, number, folder.path())).unwrap();
-        let mut ours = rows(&spec).unwrap_or_else(|error| panic!("{}: {error}", program["name"]));
+        let (mut ours, host) = rows_and_host(&spec).unwrap_or_else(|error| panic!("{}: {error}", program["name"]));
+        let bytes = json!({"copies": host.copies_peak, "pinned": host.pinned});
+        assert!(program["host"].is_null() || program["host"] == bytes, "{}: {bytes}", program["name"]);
         assert_eq!(ours.pop().unwrap().label, "end");
         // What loading an export allocated and freed before.
         let before = theirs[0].n_alloc_plus_free - ours[0].n_alloc_plus_free;
@@ -65,6 +69,83 @@ fn a_loss_of_hidden_states_takes_what_pytorch_takes() {
     compare("ends", 12);
 }
 
+#[test]
+fn saved_tensors_on_the_host_take_what_pytorch_takes() {
+    compare("offloaded", 17);
+}
+
+/// Values come back from the host as they were, under checkpointing and with strides too.
+#[test]
+fn saved_tensors_on_the_host_keep_their_values() {
+    for network in [
+        json!({"model": "simple-cnn", "batch": 4}),
+        json!({"model": "gpt", "layers": 2, "width": 32, "heads": 2, "sequence": 16, "vocabulary": 40, "batch": 2}),
+        json!({"model": "gpt", "layers": 2, "width": 32, "heads": 2, "sequence": 16, "vocabulary": 40, "batch": 2, "checkpoint": "blocks"}),
+    ] {
+        let losses = |kind: Option<&str>| {
+            let mut fields = network.as_object().unwrap().clone();
+            fields.extend(json!({"steps": 4, "save-on-cpu": kind}).as_object().unwrap().clone());
+            let session = resolve(&RunSpec::of_fields(&fields).unwrap(), &[]).unwrap();
+            let device = Device::new(Cpu::with_threads(1).unwrap());
+            let losses = session.train(&device, &mut |_| std::ops::ControlFlow::Continue(())).unwrap().losses;
+            assert_eq!((device.host().usage().copies_peak > 0, device.host().usage().copies), (kind.is_some(), 0));
+            losses
+        };
+        let kept = losses(None);
+        assert!(kept.len() == 4 && kept[0] != kept[3]);
+        assert_eq!(losses(Some("pageable")), kept, "{network}");
+        // Pinned copies are in row-major order, in which sums over a transposed operand have another order.
+        let near = losses(Some("pinned")).iter().zip(&kept).all(|(a, b)| (a - b).abs() < 1e-5);
+        assert!(near, "{network}");
+    }
+}
+
+/// What was not recorded together with it.
+#[test]
+fn saved_tensors_on_the_host_are_refused_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let export = archives::unpacked(&golden("mlp.pt2.gz"), folder.path(), "mlp");
+    for fields in [
+        json!({"model": "mlp", "save-on-cpu": "pinned", "data-parallel": 2}),
+        json!({"model": "mlp", "save-on-cpu": "pinned", "devices": "meta:0,meta:1"}),
+        json!({"model": "mlp", "save-on-cpu": "pinned", "schedule": "input,forward,loss,zero_grad,backward,step"}),
+        json!({"model-file": export, "save-on-cpu": "pageable", "checkpoint": "layers.0"}),
+    ] {
+        let spec = RunSpec::of_fields(fields.as_object().unwrap());
+        let error = spec.and_then(|spec| resolve(&spec, &[]).map(|_| ())).unwrap_err().to_string();
+        assert!(error.starts_with("save-on-cpu: "), "{fields}: {error}");
+    }
+}
+
+#[test]
+fn some_blocks_that_are_computed_again_take_what_pytorch_takes() {
+    compare("selected", 12);
+}
+
+/// Blocks that there are not, and networks without numbers.
+#[test]
+fn some_blocks_are_refused_where_there_are_none() {
+    let case = recorded("selected")["programs"][0].clone();
+    let folder = tempfile::tempdir().unwrap();
+    for (text, problem) in [("blocks:4", "3 blocks"), ("0,3", "no block 3"), ("sqrt", "sqrt: "), ("h.*", "h.*: ")] {
+        let mut fields = fields(&case, 0, folder.path());
+        fields.insert("checkpoint".into(), json!(text));
+        let error = resolve(&RunSpec::of_fields(&fields).unwrap(), &[]).map(|_| ()).unwrap_err().to_string();
+        assert!(error.starts_with("checkpoint: ") && error.contains(problem), "{text}: {error}");
+    }
+}
+
+/// Fourteen combinations that were drawn at random.
+#[test]
+fn techniques_together_take_what_the_libraries_take() {
+    compare("combined", 14);
+}
+
+#[test]
+fn ligers_loss_takes_what_it_takes() {
+    compare("liger", 9);
+}
+
 /// PEFT's adapters over weights of bitsandbytes, with its optimizers: 8-bit, paged, of three steps under checkpointing.
 #[test]
 fn adapters_with_optimizers_take_what_peft_and_bitsandbytes_take() {
@@ -87,6 +168,8 @@ fn a_loss_of_hidden_states_is_refused_elsewhere() {
         json!({"eval-every": 2}),
         json!({"keep": "output"}),
         json!({"head": "base-model"}),
+        json!({"loss": "liger", "precision": "autocast-bf16"}),
+        json!({"loss": "liger", "precision": "fp16"}),
     ] {
         let error = refused(more.clone());
         assert!(error.starts_with("loss: "), "{more}: {error}");
@@ -97,7 +180,7 @@ fn a_loss_of_hidden_states_is_refused_elsewhere() {
     let export = archives::unpacked(&golden("mlp.pt2.gz"), folder.path(), "mlp");
     let exported = json!({"model-file": export, "loss": "chunked"});
     let error = resolve(&RunSpec::of_fields(exported.as_object().unwrap()).unwrap(), &[]).map(|_| ()).unwrap_err();
-    assert!(error.to_string().starts_with("loss: checkpointed and chunked are for a config.json"), "{error}");
+    assert!(error.to_string().starts_with("loss: checkpointed, chunked and liger are for a config.json"), "{error}");
     for text in ["chunked:0", "chunked:x", "chunkedly"] {
         let fields = json!({"loss": text});
         assert!(RunSpec::of_fields(fields.as_object().unwrap()).is_err(), "{text}");

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lab_base::as_text;
 use lab_base::error::{Error, Result};
+use lab_base::{as_text, named};
+use memcore::autograd::{SavedHooksGuard, save_on_cpu};
+use memcore::device::HostKind;
 use serde::Serialize;
 
 /// An evaluation after every few steps: some batches under `torch.no_grad()` and `model.eval()`, in a function of its own.
@@ -40,6 +42,27 @@ impl Evaluation {
             Some((field, _)) => Err(Error::usage(field, "must be at least 1")),
             None => Ok(()),
         }
+    }
+}
+
+/// Memory of the host that keeps what forward saves for backward: `torch.autograd.graph.save_on_cpu` around a forward pass and its loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SavedOn {
+    /// `pin_memory=False`
+    Pageable,
+    /// `pin_memory=True`
+    Pinned,
+}
+
+named!(SavedOn, "memory of the host", { Pageable = "pageable", Pinned = "pinned" });
+
+impl SavedOn {
+    /// Begins a forward pass whose saved values go to the host until this is dropped.
+    pub(super) fn enter(self) -> SavedHooksGuard {
+        save_on_cpu(match self {
+            Self::Pageable => HostKind::Pageable,
+            Self::Pinned => HostKind::Pinned,
+        })
     }
 }
 

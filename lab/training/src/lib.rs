@@ -28,14 +28,14 @@ mod turns;
 mod update;
 
 pub use average::{Averaged, Ema};
-pub use between::{Evaluation, Hold};
+pub use between::{Evaluation, Hold, SavedOn};
 pub use checkpoint::data_name;
 pub use checkpoint::{Begin, Continuation, HostTensor, PROFILE_KEY, Parts, StateFile, TrainingState};
 pub use evaluate::evaluate_with;
 pub use evaluate::{Accuracy, evaluate};
 pub use loss::loss;
 pub use loss::loss_per;
-pub use loss::{next_labels, next_token};
+pub use loss::{next_labels, next_token, shifted_labels};
 pub use model_network::{ModelBatch, ModelNetwork, ModelStep};
 pub use optimizer::{OptimizerKind, OptimizerSettings};
 pub use rows::Rows;

@@ -44,9 +44,7 @@ pub fn next_token(logits: Tensor, labels: &Tensor, classes: usize, items: Option
         let narrow = logits;
         ops::cast(&narrow, DType::F32)?
     };
-    let padded = padded(labels)?;
-    let time = padded.dims()[1];
-    let shifted = ops::contiguous(&ops::narrow(&padded, 1, 1, time - 1)?)?;
+    let [padded, shifted] = shifted_labels(labels)?;
     let loss = flat_cross_entropy(&logits, &shifted, classes, items)?;
     // Freed in the order of the library's variables.
     drop((logits, padded, shifted));
@@ -55,10 +53,16 @@ pub fn next_token(logits: Tensor, labels: &Tensor, classes: usize, items: Option
 
 /// Returns the label of the next token for each position of `[batch, time]`, as `[batch · time]`; after the last token it is ignored.
 pub fn next_labels(labels: &Tensor) -> Result<Tensor> {
+    let [_, shifted] = shifted_labels(labels)?;
+    ops::view(&shifted, &[labels.numel()])
+}
+
+/// Returns labels `[batch, time]` with one more position, and those of the next token `[batch, time]`.
+pub fn shifted_labels(labels: &Tensor) -> Result<[Tensor; 2]> {
     let padded = padded(labels)?;
-    let [batch, time] = [padded.dims()[0], padded.dims()[1]];
+    let time = padded.dims()[1];
     let shifted = ops::contiguous(&ops::narrow(&padded, 1, 1, time - 1)?)?;
-    ops::view(&shifted, &[batch * (time - 1)])
+    Ok([padded, shifted])
 }
 
 /// Pads labels `[batch, time]` with one more position, which is ignored.

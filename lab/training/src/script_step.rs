@@ -8,11 +8,12 @@
 
 use lab_base::error::{Error, Result};
 use memcore::amp::Autocast;
+use memcore::autograd::SavedHooksGuard;
 use memcore::nn::Parameter;
 use memcore::{Array, Device, NoGrad, Tensor, ops};
 
 use super::average::{Averaged, Ema};
-use super::between::Hold;
+use super::between::{Hold, SavedOn};
 use super::checkpoint::{Parts, data_name};
 use super::evaluate::Accuracy;
 use super::schedule::Phase;
@@ -112,6 +113,8 @@ pub struct ScriptStep<N: ScriptNetwork> {
     before_forward: Option<BeforeForward>,
     /// The region of autocast that the step is in.
     autocast: Option<Autocast>,
+    /// The region around it in which what is saved goes to the host.
+    saving: Option<SavedHooksGuard>,
     /// During an evaluation, the values of the loop's own names.
     aside: Option<Names<N>>,
 }
@@ -122,8 +125,8 @@ type Names<N> = (<N as ScriptNetwork>::Batch, Option<<N as ScriptNetwork>::Outpu
 impl<N: ScriptNetwork> ScriptStep<N> {
     /// State before the first batch.
     pub fn new(network: N, update: Update, settings: RunSettings) -> Self {
-        let (batch, output, loss, before_forward, autocast, aside) = Default::default();
-        Self { network, update, settings, batch, output, loss, before_forward, autocast, aside }
+        let (batch, output, loss, before_forward, autocast, saving, aside) = Default::default();
+        Self { network, update, settings, batch, output, loss, before_forward, autocast, saving, aside }
     }
 
     /// The same step, in which a rank does this before each forward pass.
@@ -147,6 +150,7 @@ impl<N: ScriptNetwork> ScriptStep<N> {
         if !self.names(Phase::ExitAutocast) {
             self.autocast = None;
         }
+        self.saving = None;
         let count = self.settings.accumulate;
         if count > 1 && self.aside.is_none() {
             self.loss = Some(ops::div_scalar(bound(&self.loss)?, count as f64)?);
@@ -173,7 +177,8 @@ impl<N: ScriptNetwork> TrainStep for ScriptStep<N> {
     }
 
     fn forward(&mut self) -> Result<()> {
-        // What the names held before is freed in the region.
+        // What the names held before is freed in the regions.
+        self.saving = self.settings.save_on_cpu.filter(|_| self.aside.is_none()).map(SavedOn::enter);
         self.autocast = self.settings.precision.autocast().map(Autocast::new);
         let output = self.output()?;
         let only_loss = self.network.keeps_only_loss();

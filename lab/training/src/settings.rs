@@ -12,7 +12,7 @@ use memcore::{DType, Device, Tensor, context};
 use serde::Serialize;
 
 use super::average::Ema;
-use super::between::{Evaluation, Hold};
+use super::between::{Evaluation, Hold, SavedOn};
 use super::optimizer::OptimizerSettings;
 use super::schedule::{Phase, Schedule};
 use super::turns::Turns;
@@ -94,6 +94,9 @@ pub struct RunSettings {
     pub hold: Hold,
     /// True if the network and its pictures are put in channels-last before the training.
     pub channels_last: bool,
+    /// Memory of the host that keeps what forward saves for backward; `None` if the device does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub save_on_cpu: Option<SavedOn>,
     /// Optimizer steps.
     pub steps: usize,
     /// The optimizer.
@@ -134,6 +137,7 @@ impl RunSettings {
             ema: None,
             hold: Hold::default(),
             channels_last: false,
+            save_on_cpu: None,
             steps,
             optimizer,
             freeze: None,
@@ -257,6 +261,7 @@ impl RunSettings {
             ("ema", self.ema.is_some()),
             ("hold", self.hold != Hold::default()),
             ("channels-last", self.channels_last),
+            ("save-on-cpu", self.save_on_cpu.is_some()),
         ];
         match asked.into_iter().find(|(_, asked)| *asked) {
             Some((field, _)) => Err(Error::usage(field, format!("it is not represented {here}"))),

@@ -30,17 +30,43 @@ impl Array {
         self.storage().bump_version();
         self.device().upload(bytes, self.operand().region)
     }
+
+    /// As [`Array::write_bytes`], into an array of any strides without gaps.
+    pub(crate) fn write_bytes_in_order(&self, bytes: &[u8]) -> Result<()> {
+        if self.layout().is_contiguous() {
+            return self.write_bytes(bytes);
+        }
+        if bytes.len() as u64 != self.nbytes() || !self.layout().is_dense() {
+            return Err(Error::shape("write_bytes", format!("{} bytes for {:?}", bytes.len(), self.layout())));
+        }
+        self.storage().bump_version();
+        let size = self.dtype().size() as usize;
+        let mut placed = vec![0; bytes.len()];
+        let mut from = bytes.chunks_exact(size);
+        each_element(self.layout(), |place| {
+            if let Some(element) = from.next() {
+                placed[place * size..][..size].copy_from_slice(element);
+            }
+        });
+        self.device().upload(&placed, self.operand().region)
+    }
 }
 
 /// Returns the elements of a strided view in row-major order.
 fn in_order(bytes: &[u8], layout: &Layout, size: u64) -> Vec<u8> {
     let size = size as usize;
-    let (dims, strides) = (layout.dims(), layout.strides());
     let mut out = Vec::with_capacity(layout.numel() * size);
+    each_element(layout, |place| out.extend_from_slice(&bytes[place * size..][..size]));
+    out
+}
+
+/// Calls `visit` with the place of each element, in row-major order.
+fn each_element(layout: &Layout, mut visit: impl FnMut(usize)) {
+    let (dims, strides) = (layout.dims(), layout.strides());
     let mut at = vec![0; dims.len()];
     for _ in 0..layout.numel() {
         let element: usize = at.iter().zip(strides).map(|(i, stride)| i * stride).sum();
-        out.extend_from_slice(&bytes[element * size..][..size]);
+        visit(element);
         // Advances the index like an odometer: the last dimension changes fastest.
         for axis in (0..dims.len()).rev() {
             at[axis] += 1;
@@ -50,7 +76,6 @@ fn in_order(bytes: &[u8], layout: &Layout, size: u64) -> Vec<u8> {
             at[axis] = 0;
         }
     }
-    out
 }
 
 #[cfg(test)]

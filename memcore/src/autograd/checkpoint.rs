@@ -41,7 +41,7 @@ pub fn checkpoint_all(
     body: impl Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static,
 ) -> Result<Vec<Tensor>> {
     let Some(first) = inputs.first() else { return body(inputs) };
-    let frame = Frame::new(first.device(), inputs, Box::new(body));
+    let frame = Frame::new(first.device(), inputs, Box::new(body))?;
     let _hooks = SavedHooksGuard::new(Arc::new(Record(frame.clone())));
     (frame.body)(inputs)
 }
@@ -52,18 +52,17 @@ pub fn checkpoint_until_dropped(
     device: &Device,
     inputs: &[Tensor],
     body: impl Fn(&[Tensor]) -> Result<()> + Send + Sync + 'static,
-) -> SavedHooksGuard {
+) -> Result<SavedHooksGuard> {
     let without_results = move |inputs: &[Tensor]| body(inputs).map(|()| Vec::new());
-    SavedHooksGuard::new(Arc::new(Record(Frame::new(device, inputs, Box::new(without_results)))))
+    Ok(SavedHooksGuard::new(Arc::new(Record(Frame::new(device, inputs, Box::new(without_results))?))))
 }
 
 /// One checkpointed call.
 struct Frame {
     device: Device,
     body: Box<Body>,
-    /// The inputs, which the graph keeps for backward here: they count as saved values.
-    _kept: Vec<SavedValue>,
-    inputs: Vec<Tensor>,
+    /// The inputs, which the graph keeps for backward here, through the hooks around the block: they count as saved values.
+    inputs: Vec<(SavedValue, Option<Edge>)>,
     random_offset: u64,
     /// The type in which autocast computed products.
     autocast: Option<DType>,
@@ -81,16 +80,16 @@ struct State {
 }
 
 impl Frame {
-    fn new(device: &Device, inputs: &[Tensor], body: Box<Body>) -> Arc<Self> {
-        Arc::new(Self {
+    fn new(device: &Device, inputs: &[Tensor], body: Box<Body>) -> Result<Arc<Self>> {
+        let kept = |input: &Tensor| Ok((SavedValue::new("input", input.array())?, input.edge().cloned()));
+        Ok(Arc::new(Self {
             device: device.clone(),
             body,
-            _kept: inputs.iter().map(|input| SavedValue::keep("input", input.array().clone())).collect(),
-            inputs: inputs.to_vec(),
+            inputs: inputs.iter().map(kept).collect::<Result<_>>()?,
             random_offset: device.random_offset(),
             autocast: autocast_dtype(),
             state: Mutex::default(),
-        })
+        }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -175,7 +174,7 @@ fn recompute(frame: &Frame) -> Result<()> {
         let _recording = NoGrad::enable();
         let _autocast = Autocast::enter(frame.autocast);
         let _hooks = SavedHooksGuard::new(collect.clone());
-        let inputs: Vec<Tensor> = frame.inputs.iter().map(fresh_leaf).collect();
+        let inputs: Vec<Tensor> = frame.inputs.iter().map(fresh_leaf).collect::<Result<_>>()?;
         (frame.body)(&inputs)
     };
     device.set_random_offset(offset);
@@ -200,11 +199,11 @@ fn recompute(frame: &Frame) -> Result<()> {
 }
 
 /// Returns the same value as a leaf, so that the recomputation saves what forward saved.
-fn fresh_leaf(input: &Tensor) -> Tensor {
-    let array = || input.array().clone();
-    match input.edge() {
-        Some(Edge::Leaf(_)) => Tensor::leaf(array()),
-        Some(_) => Tensor::stand_in(array()),
-        None => input.detach(),
-    }
+fn fresh_leaf((value, edge): &(SavedValue, Option<Edge>)) -> Result<Tensor> {
+    let array = value.array().cloned().map_or_else(|| value.unpack("checkpoint"), Ok)?;
+    Ok(match edge {
+        Some(Edge::Leaf(_)) => Tensor::leaf(array),
+        Some(_) => Tensor::stand_in(array),
+        None => Tensor::from_array(array),
+    })
 }

@@ -142,7 +142,7 @@ impl Node {
     }
 
     pub(super) fn run(&self, grads: Grads) -> Result<Grads> {
-        let saved = Saved::new(self.name(), self.saved());
+        let saved = Saved::new(self.name(), self.saved())?;
         self.function.backward(grads, &saved, Needs(&self.next))
     }
 

@@ -87,18 +87,23 @@ impl Drop for SavedValue {
 /// few, and all are moved out at the release.
 pub(super) type Slots = Option<Vec<SavedValue>>;
 
-/// The saved values of a node, as its backward function sees them. Each is unpacked when it is asked for.
+/// The saved values of a node, as its backward function sees them.
 pub struct Saved<'a> {
     op: &'static str,
     slots: MutexGuard<'a, Slots>,
-    /// Arrays that hooks recreated. They live as long as the backward function, like local variables in PyTorch's.
-    unpacked: RefCell<SmallVec<[Array; 2]>>,
+    /// Arrays that hooks recreated, each at its value's place. They live as long as the backward function, like local variables in PyTorch's.
+    unpacked: RefCell<SmallVec<[Option<Array>; 2]>>,
 }
 
 impl<'a> Saved<'a> {
-    /// The saved values of a node called `op`.
-    pub(super) fn new(op: &'static str, slots: MutexGuard<'a, Slots>) -> Self {
-        Self { op, slots, unpacked: RefCell::default() }
+    /// The saved values of a node called `op`. Those that a hook packed are unpacked here: PyTorch's functions begin so, in the order of their names.
+    pub(super) fn new(op: &'static str, slots: MutexGuard<'a, Slots>) -> Result<Self> {
+        let saved = Self { op, slots, unpacked: RefCell::default() };
+        for value in saved.slots.iter().flatten() {
+            let array = if value.array().is_none() { Some(value.unpack(op)?) } else { None };
+            saved.unpacked.borrow_mut().push(array);
+        }
+        Ok(saved)
     }
 
     /// Drops the arrays that hooks recreated. PyTorch's engine treats gradients after that (for example, summing a
@@ -123,11 +128,8 @@ impl<'a> Saved<'a> {
         let slots = self.slots.as_ref().ok_or(Error::BackwardTwice { op: self.op })?;
         match slots.get(index) {
             Some(value) => {
-                let array = value.unpack(self.op)?;
-                if value.array().is_none() {
-                    self.unpacked.borrow_mut().push(array.clone());
-                }
-                Ok(array)
+                let unpacked = self.unpacked.borrow().get(index).cloned().flatten();
+                unpacked.map_or_else(|| value.unpack(self.op), Ok)
             }
             None => Err(Error::invalid(self.op, format!("saved {} values, number {index} was asked for", slots.len()))),
         }

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::host::Host;
 use crate::backend::Cost;
 
 /// Work that a device was asked to do so far.
@@ -24,7 +25,7 @@ pub struct Counters {
     pub received_bytes: u64,
 }
 
-/// [`Counters`] that several threads can increase.
+/// [`Counters`] that several threads can increase, and the memory of the host.
 #[derive(Default)]
 pub(super) struct Work {
     pub(super) launches: AtomicU64,
@@ -34,6 +35,7 @@ pub(super) struct Work {
     pub(super) downloaded_bytes: AtomicU64,
     pub(super) sent_bytes: AtomicU64,
     pub(super) received_bytes: AtomicU64,
+    pub(super) host: Host,
 }
 
 impl Work {

@@ -45,8 +45,8 @@ fn places(recompute: &Recompute, blocks: usize) -> Vec<Place> {
         Recompute::Blocks => Place::First,
         Recompute::Sqrt if i.is_multiple_of(root.max(1)) => Place::First,
         Recompute::Sqrt => Place::Inside,
-        Recompute::These(these) if these.contains(&i) => Place::First,
-        Recompute::These(_) | Recompute::Modules(_) => Place::Kept,
+        Recompute::These(_) | Recompute::Every(_) if recompute.covers(i) => Place::First,
+        Recompute::These(_) | Recompute::Every(_) | Recompute::Modules(_) => Place::Kept,
     };
     (0..blocks).map(place).collect()
 }

@@ -135,7 +135,7 @@ fn wanted<'a>(called: &[Module<'a>], recompute: &Recompute) -> Result<HashSet<&'
             }
             return Ok(wanted);
         }
-        Recompute::Blocks | Recompute::These(_) => repeated(called),
+        Recompute::Blocks | Recompute::Every(_) | Recompute::These(_) => repeated(called),
     };
     if blocks.is_empty() {
         let modules = outer(called);
@@ -143,7 +143,13 @@ fn wanted<'a>(called: &[Module<'a>], recompute: &Recompute) -> Result<HashSet<&'
             "the network has no numbered blocks of one class: name modules by path; it has {modules}"
         ));
     }
-    let Recompute::These(numbers) = recompute else { return Ok(blocks.into_iter().collect()) };
+    if matches!(recompute, Recompute::Every(_)) {
+        recompute.check("the network", blocks.len())?;
+    }
+    let Recompute::These(numbers) = recompute else {
+        let each = blocks.into_iter().enumerate();
+        return Ok(each.filter(|(block, _)| recompute.covers(*block)).map(|(_, path)| path).collect());
+    };
     match numbers.iter().find(|number| **number >= blocks.len()) {
         Some(number) => {
             wrong(format!("there is no block {number}; the blocks are 0 to {}: {}", blocks.len() - 1, in_words(blocks)))

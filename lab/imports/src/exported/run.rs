@@ -94,7 +94,7 @@ impl Runner {
     }
 
     /// Begins nodes that are computed again: what they save until the guard is dropped is freed, and comes back from the values that enter.
-    fn begin(&self, program: &Arc<Program>, region: &Region, values: &[Value]) -> SavedHooksGuard {
+    fn begin(&self, program: &Arc<Program>, region: &Region, values: &[Value]) -> Result<SavedHooksGuard> {
         let (mut kept, mut others) = (Vec::<(Slot, Tensor)>::new(), Vec::new());
         for slot in &region.kept {
             match &values[*slot] {

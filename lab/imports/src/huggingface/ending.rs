@@ -18,6 +18,8 @@ pub(super) enum Ending {
     Scores(Loss),
     /// Scores of the next token, which exist only while the loss of some of them is computed, and again in backward.
     Recomputed { classes: usize, chunks: Option<usize> },
+    /// Liger's fused linear cross entropy.
+    Fused,
     /// Classes or values of an example.
     Example {
         labels: usize,
@@ -87,7 +89,7 @@ impl Ending {
     ) -> Result<Option<Vec<Tensor>>> {
         let classes = |dims: &[usize], classes: usize, more: u64| drawn(device, dims, classes, seed ^ more);
         let labels = match self {
-            Self::Scores(_) | Self::Recomputed { .. } => return Ok(None),
+            Self::Scores(_) | Self::Recomputed { .. } | Self::Fused => return Ok(None),
             Self::Example { labels, problem: Problem::SingleLabel, .. } => vec![classes(&[batch], *labels, 0)?],
             Self::Example { labels: 1, problem: Problem::Regression, .. } => vec![values(device, &[batch], dtype)?],
             Self::Example { labels, .. } => vec![values(device, &[batch, *labels], dtype)?],
@@ -128,7 +130,7 @@ impl Ending {
                 Ok(Ended { loss, outputs: vec![reshaped], holds_cache: false, variables: vec![scores] })
             }
             Self::Span { positions } => span(scores, inputs, *positions),
-            Self::Recomputed { .. } => Err(Error::invalid("loss", "has no scores of all tokens")),
+            Self::Recomputed { .. } | Self::Fused => Err(Error::invalid("loss", "has no scores of all tokens")),
             Self::Mean { pooled } => {
                 let outputs = if *pooled { vec![last.clone(), scores] } else { vec![scores] };
                 Ok(Ended { loss: ops::mean(last)?, outputs, holds_cache: true, variables: Vec::new() })

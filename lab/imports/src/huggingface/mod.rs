@@ -14,6 +14,7 @@ mod distilbert;
 mod dtype;
 mod ending;
 mod family;
+mod fused_loss;
 mod gpt2;
 mod gpt_neox;
 mod groups;
@@ -72,7 +73,7 @@ pub use releases::{REPRESENTED, Release};
 pub use trainer::{Keep, PretrainedNetwork, PretrainedStep, train, train_from, trainer};
 
 use lab_base::error::{Error, Result};
-use lab_models::{Architecture, Defaults, Input, LoraTarget, Loss, Places, Task};
+use lab_models::{Architecture, Defaults, Input, LoraTarget, Loss, Places, Recompute, Task};
 
 /// Largest number of layers that a configuration may have: a hundred times as many as any has.
 const MAX_LAYERS: usize = 10_000;
@@ -136,7 +137,7 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
     let Meant { options, warning } = Meant::read(&keys, model_type, options)?;
     let options = &options;
     let attention = if options.attention == Attention::Eager { "eager" } else { "sdpa" };
-    keys.check_choices(attention, options.checkpoint)?;
+    keys.check_choices(attention, options.checkpoints())?;
     keys.check_represented(if matches!(model_type, "t5" | "mt5") { &["is_encoder_decoder"] } else { &[] })?;
     let Some(head) = HeadConfig::read(&keys, model_type, options)? else {
         let missing = if model_type.is_empty() {
@@ -180,6 +181,7 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
     };
     model.check_mask()?;
     model.check_end()?;
+    model.check_checkpoint()?;
     let layers = model.sizes().layers;
     if layers > MAX_LAYERS {
         return Err(Error::usage(&model.file, format!("{layers} layers; at most {MAX_LAYERS} are read")));
@@ -233,15 +235,34 @@ impl Pretrained {
     }
 
     /// # Errors
+    /// [`Error::Usage`] for blocks that the network does not have, and for some blocks of another network than a decoder.
+    fn check_checkpoint(&self) -> Result<()> {
+        let checkpoint = &self.options.checkpoint;
+        let problem = match checkpoint {
+            Recompute::None | Recompute::Blocks => return Ok(()),
+            Recompute::Sqrt | Recompute::Modules(_) => {
+                "a config.json of transformers has none, blocks, blocks:N and numbers of blocks"
+            }
+            _ if !matches!(self.family.kind(), Kind::Decoder { .. }) => {
+                "some of the blocks are for decoders; this network has none and blocks"
+            }
+            _ => return checkpoint.check(&self.name, self.sizes().layers),
+        };
+        Err(Error::usage("checkpoint", format!("{checkpoint}: {problem}")))
+    }
+
+    /// # Errors
     /// [`Error::Usage`] for a loss of the last hidden states in a network or a loop that has none.
     fn check_end(&self) -> Result<()> {
         if self.options.end == End::Own {
             return Ok(());
         }
         let problem = match self.options.script {
-            _ if !self.predicts_next() => "checkpointed and chunked are for decoders that predict the next token",
+            _ if !self.predicts_next() => {
+                "checkpointed, chunked and liger are for decoders that predict the next token"
+            }
             Script::Trainer => {
-                "with --loop trainer the network computes its own; --loop plain has checkpointed and chunked"
+                "with --loop trainer the network computes its own; --loop plain has checkpointed, chunked and liger"
             }
             Script::Plain => return Ok(()),
         };
@@ -313,6 +334,7 @@ impl Pretrained {
         match self.options.end {
             End::Checkpointed => return Ending::Recomputed { classes, chunks: None },
             End::Chunked(chunks) => return Ending::Recomputed { classes, chunks: Some(chunks) },
+            End::Liger => return Ending::Fused,
             End::Own if self.scores_targets() => return Ending::Scores(self.task().loss),
             End::Own => {}
         }

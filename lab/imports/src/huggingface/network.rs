@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lab_models::Places;
 use memcore::memory::ScopeId;
 use memcore::nn::{Embedding, Init, LayerNorm, Linear, Module, Parameter, Sequential};
-use memcore::{Result, Tensor, context, ops};
+use memcore::{Error, Result, Tensor, context, ops};
 
 use super::blocks::{self, Block, BlockInputs};
 use super::cache::{DynamicCache, LayerCache};
@@ -14,8 +14,8 @@ use super::ending::{Ended, Ending};
 use super::head_config::HeadConfig;
 use super::inputs::Inputs;
 use super::layers::{self, Activation};
-use super::recomputed;
 use super::stage::Stage;
+use super::{fused_loss, recomputed};
 
 /// How the library's `Trainer` counts labels and passes `num_items_in_batch`.
 #[derive(Clone, Copy)]
@@ -46,6 +46,11 @@ pub(super) trait Body: Send + Sync + 'static {
 
     /// Applies the output layer: scores of the last hidden states.
     fn scores(&self, hidden: &Tensor) -> Result<Scores>;
+
+    /// Weight of the output layer.
+    fn output_weight(&self) -> Result<Tensor> {
+        Err(Error::invalid("loss", "this network has no output layer of one weight"))
+    }
 }
 
 /// Result of a head.
@@ -127,6 +132,11 @@ pub(super) trait OutputHead: Send + Sync + 'static {
     }
 
     fn scores(&self, hidden: &Tensor) -> Result<Scores>;
+
+    /// The layers that compute the scores; `None` if they are not a chain.
+    fn layers(&self) -> Option<&Sequential> {
+        None
+    }
 }
 
 /// The usual end: a norm, a pooler if there is one, and layers that compute the scores.
@@ -163,6 +173,10 @@ impl<N: Module + 'static> OutputHead for NormedHead<N> {
 
     fn scores(&self, hidden: &Tensor) -> Result<Scores> {
         Scores::of(&self.scores, hidden)
+    }
+
+    fn layers(&self) -> Option<&Sequential> {
+        Some(&self.scores)
     }
 }
 
@@ -225,16 +239,14 @@ impl Network {
 
     /// True if its result holds the loss alone.
     pub(super) fn gives_only_loss(&self) -> bool {
-        matches!(self.ending, Ending::Recomputed { .. })
+        matches!(self.ending, Ending::Recomputed { .. } | Ending::Fused)
     }
 
     /// Runs one forward pass.
     pub fn forward(&self, inputs: &Inputs) -> Result<Output> {
-        if let Ending::Recomputed { classes, chunks } = self.ending {
+        if self.gives_only_loss() {
             let last = self.body.forward(inputs)?.last;
-            let body = self.body.clone();
-            let scores = move |hidden: &Tensor| body.scores(hidden).map(|output| output.scores);
-            let loss = recomputed::loss(scores, last, inputs.label(0)?, classes, chunks)?;
+            let loss = self.loss_of_hidden(last, inputs.label(0)?)?;
             return Ok(Output {
                 loss,
                 logits: Vec::new(),
@@ -252,6 +264,18 @@ impl Network {
         drop(input);
         drop(of_head);
         Ok(Output { loss, logits: outputs, past_key_values, encoder_last_hidden_state: encoder })
+    }
+}
+
+impl Network {
+    /// The loss of last hidden states, of which no scores are given.
+    fn loss_of_hidden(&self, last: Tensor, labels: &Tensor) -> Result<Tensor> {
+        let Ending::Recomputed { classes, chunks } = self.ending else {
+            return fused_loss::loss(&last, &self.body.output_weight()?, labels);
+        };
+        let body = self.body.clone();
+        let scores = move |hidden: &Tensor| body.scores(hidden).map(|output| output.scores);
+        recomputed::loss(scores, last, labels, classes, chunks)
     }
 }
 
@@ -278,8 +302,8 @@ impl Body for Chain {
         let _scope = context::scope(self.scope);
         let embedded = self.embeddings.forward(&inputs.input, inputs.attention_mask.as_ref(), Some(&self.stage))?;
         let EmbeddingOutput { mut hidden, mut context, variables } = embedded;
-        for block in &self.blocks {
-            hidden = blocks::through(block, hidden, &context, self.stage.recomputes())?;
+        for (number, block) in self.blocks.iter().enumerate() {
+            hidden = blocks::through(block, hidden, &context, self.stage.recomputes_block(number))?;
         }
         hidden = self.output.norm(hidden)?;
         let pooled = self.output.pooled(&hidden)?;
@@ -292,5 +316,13 @@ impl Body for Chain {
 
     fn scores(&self, hidden: &Tensor) -> Result<Scores> {
         self.output.scores(hidden)
+    }
+
+    fn output_weight(&self) -> Result<Tensor> {
+        let last = self.output.layers().and_then(|layers| layers.modules().last());
+        match last.map(|layer| layer.parameters()).transpose()?.as_deref() {
+            Some([weight]) => Ok(weight.tensor().clone()),
+            _ => Err(Error::invalid("loss", "Liger's has an output layer of one weight, which this network has not")),
+        }
     }
 }

@@ -192,6 +192,10 @@ impl OutputHead for Head {
         let Scores { scores, input } = Scores::of(&self.scores, hidden)?;
         Ok(Scores { scores: ops::contiguous(&scores)?, input })
     }
+
+    fn layers(&self) -> Option<&Sequential> {
+        Some(&self.scores)
+    }
 }
 
 struct Layer {

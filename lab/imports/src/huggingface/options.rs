@@ -1,6 +1,7 @@
 //! Options in addition to a configuration, and the sizes shown of a network.
 
 use lab_base::named;
+use lab_models::Recompute;
 
 use super::dtype::LoadAs;
 use super::head::Head;
@@ -13,8 +14,8 @@ pub struct Options {
     pub sequence: Option<usize>,
     /// How attention is computed.
     pub attention: Attention,
-    /// `gradient_checkpointing_enable(use_reentrant=False)`.
-    pub checkpoint: bool,
+    /// The blocks that are computed again: `gradient_checkpointing_enable()`, and `layer.gradient_checkpointing = False` of the others.
+    pub checkpoint: Recompute,
     /// The `attention_mask` of batches.
     pub attention_mask: AttentionMask,
     /// Head on the hidden states; by default that of `architectures`.
@@ -44,7 +45,12 @@ impl Options {
 
     /// True if the embeddings of tokens require a gradient, even those of a frozen table: `gradient_checkpointing_enable` adds that.
     pub(super) fn marks_embeds(&self) -> bool {
-        self.checkpoint && !self.plain_embeds
+        self.checkpoints() && !self.plain_embeds
+    }
+
+    /// True if `gradient_checkpointing_enable()` is called.
+    pub(super) fn checkpoints(&self) -> bool {
+        self.checkpoint != Recompute::None
     }
 
     /// Returns the rules of the release.
@@ -75,6 +81,8 @@ pub enum End {
     Checkpointed,
     /// The same for at most so many parts of the tokens, one after the other: only the scores of one part exist.
     Chunked(usize),
+    /// Liger's fused linear cross entropy: gradients are computed in forward, a part of the tokens at a time.
+    Liger,
 }
 
 /// The `attention_mask` of a batch.

@@ -92,9 +92,14 @@ impl Stage {
         Self { training: Some(training), ..self }
     }
 
-    /// True if blocks are computed again for their gradients. The library's blocks are not while the network evaluates.
-    pub(super) fn recomputes(&self) -> bool {
-        self.options.checkpoint && self.training.as_ref().is_none_or(Training::is_on)
+    /// True if the block of this number is computed again for its gradients. The library's blocks are not while the network evaluates.
+    pub(super) fn recomputes_block(&self, block: usize) -> bool {
+        self.recomputes() && self.options.checkpoint.covers(block)
+    }
+
+    /// True if some blocks are: then the library fills no cache.
+    fn recomputes(&self) -> bool {
+        self.options.checkpoints() && self.training.as_ref().is_none_or(Training::is_on)
     }
 
     /// Returns an empty cache, if one is filled.

@@ -63,6 +63,7 @@ fn what_is_no_module_is_refused_by_name() {
         "checkpoint: g.* names no module of the network: it has wte, wpe, drop, ln_f, lm_head"
     );
     assert_eq!(refused("nanogpt", "2"), "checkpoint: there is no block 2; the blocks are 0 to 1: h.0–1");
+    assert_eq!(refused("nanogpt", "blocks:3"), "checkpoint: blocks:3: the network has 2 blocks");
     assert!(refused("nanogpt", "sqrt").starts_with("checkpoint: sqrt: an exported network has none, blocks,"));
     let error = refused("mlp", "blocks");
     assert!(error.starts_with("checkpoint: the network has no numbered blocks of one class"), "{error}");

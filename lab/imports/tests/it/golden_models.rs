@@ -4,6 +4,7 @@
 use std::io::Read;
 use std::sync::Arc;
 
+use crate::transformers::recompute;
 use flate2::read::GzDecoder;
 use lab_imports::huggingface::{
     Attention, AttentionMask, Keep, Options, Pretrained, Script, library_trainer, parse, trainer,
@@ -93,7 +94,7 @@ fn rows(run: &Value, config: &Value) -> Vec<Row> {
     let options = Options {
         sequence: Some(run["seq"].as_u64().unwrap() as usize),
         attention: if o["attn_implementation"] == "eager" { Attention::Eager } else { Attention::Sdpa },
-        checkpoint: o["gradient_checkpointing"] == true,
+        checkpoint: recompute(o["gradient_checkpointing"] == true),
         attention_mask: match o["attention_mask"].as_str() {
             Some("padded") => AttentionMask::Padded,
             Some("full") => AttentionMask::Full,

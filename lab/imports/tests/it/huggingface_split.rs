@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::transformers::{read, small, typed};
+use crate::transformers::{read, recompute, small, typed};
 use backend_cpu::Cpu;
 use lab_imports::huggingface::{self, Attention, AttentionMask, Keep, MODEL_TYPES, Options, Pretrained};
-use lab_models::Architecture;
+use lab_models::{Architecture, Recompute};
 use lab_training::data_parallel::{self, DataParallelSettings, Rank, RankFigures, Stage};
 use lab_training::pipeline::{self, Cut, PipelineSettings, Schedule};
 use lab_training::{
@@ -102,7 +102,7 @@ fn pipelined(run: RunSettings, micro_batches: usize) -> PipelineSettings {
 fn a_split_network_learns_what_the_whole_one_does() {
     for model_type in chains() {
         for (attention, checkpoint) in [(Attention::Sdpa, false), (Attention::Eager, true)] {
-            let options = Options { attention, checkpoint, ..Options::default() };
+            let options = Options { attention, checkpoint: recompute(checkpoint), ..Options::default() };
             let model = network(model_type, &options);
             let run = settings(2, 2);
             let (expected, state) = whole(&model, &cpu(), &run, Begin::Fresh);
@@ -151,7 +151,7 @@ fn a_split_run_is_resumed_on_one_device_and_the_reverse() {
 fn pieces_take_what_the_whole_takes() {
     for model_type in chains() {
         for (attention, checkpoint) in [(Attention::Sdpa, false), (Attention::Sdpa, true), (Attention::Eager, false)] {
-            let options = Options { attention, checkpoint, ..Options::default() };
+            let options = Options { attention, checkpoint: recompute(checkpoint), ..Options::default() };
             // What is cached goes with the forward pass of a piece, and with the loss of a whole network.
             let mut config = typed(model_type, small(model_type));
             config["use_cache"] = false.into();
@@ -171,7 +171,7 @@ fn pieces_take_what_the_whole_takes() {
 #[test]
 fn techniques_go_together() {
     for (model_type, precision) in [("gpt2", Precision::AutocastFp16), ("llama", Precision::AutocastBf16)] {
-        let options = Options { checkpoint: true, ..Options::default() };
+        let options = Options { checkpoint: Recompute::Blocks, ..Options::default() };
         let model = network(model_type, &options);
         let mut run = settings(4, 2);
         (run.precision, run.accumulate, run.clip_grad_norm) = (precision, 2, Some(0.5));
@@ -216,7 +216,7 @@ fn one_rank_alone_is_the_plain_run() {
 fn states_are_divided_among_ranks() {
     for model_type in chains() {
         for checkpoint in [false, true] {
-            let options = Options { checkpoint, ..Options::default() };
+            let options = Options { checkpoint: recompute(checkpoint), ..Options::default() };
             let model = read(&typed(model_type, small(model_type)), &options);
             let change = |run: &mut RunSettings| (run.precision, run.accumulate) = (Precision::Bf16, 2);
             let stages = Stage::ALL.map(|stage| ranks(&model, 4, stage, change));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use lab_base::figures::short;
 use lab_training::Accuracy;
+use memcore::Device;
 use memcore::memory::{Category, CategoryBytes, OutOfMemory, PeakComposition, Rings};
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,33 @@ pub struct PeakResult {
     pub by_category: ByCategory,
     /// Modules that held most then, most first.
     pub by_scope: Vec<ScopeBytes>,
+    /// Memory of the host that saved tensors took in the whole run; null if they are on the device.
+    pub host: Option<HostBytes>,
+}
+
+/// Memory of the host that saved tensors take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostBytes {
+    /// The most that all copies had at once.
+    pub copies_bytes: u64,
+    /// Pinned blocks that hold them, each a power of two, which PyTorch keeps; 0 if the copies are pageable.
+    pub pinned_bytes: u64,
+}
+
+impl HostBytes {
+    /// What a device's saved tensors took; `None` if none was copied.
+    pub(super) fn of_device(device: &Device) -> Option<Self> {
+        let usage = device.host().usage();
+        (usage.copies_peak > 0).then_some(Self { copies_bytes: usage.copies_peak, pinned_bytes: usage.pinned })
+    }
+
+    fn in_words(self) -> String {
+        let copies = short(self.copies_bytes);
+        match self.pinned_bytes {
+            0 => format!("On the host: {copies} of saved tensors."),
+            pinned => format!("On the host: {copies} of saved tensors, in {} of pinned memory.", short(pinned)),
+        }
+    }
 }
 
 /// Categories that are named in a sentence.
@@ -70,7 +98,8 @@ impl PeakResult {
         let held = held.into_iter().filter(|(_, bytes)| *bytes > 0).take(TOP_CATEGORIES);
         let held: Vec<String> = held.map(|(name, bytes)| format!("{} {}", short(bytes), several(name))).collect();
         let phase = if self.phase.is_empty() { String::new() } else { format!(", in {}", self.phase) };
-        format!("At the peak ({}{phase}): {}.", short(self.bytes), held.join(", "))
+        let host = self.host.map(|host| format!(" {}", host.in_words())).unwrap_or_default();
+        format!("At the peak ({}{phase}): {}.{host}", short(self.bytes), held.join(", "))
     }
 
     /// Category that held most, and its bytes; `None` for an empty peak.

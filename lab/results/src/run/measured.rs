@@ -6,7 +6,9 @@ use lab_training::{Partial, RunResult};
 use memcore::Device;
 use memcore::memory::{Origin, PeakComposition, ScopeId};
 
-use super::figures::{OutOfMemoryResult, OverheadPart, OverheadsResult, PeakResult, ScopeBytes, by_category};
+use super::figures::{
+    HostBytes, OutOfMemoryResult, OverheadPart, OverheadsResult, PeakResult, ScopeBytes, by_category,
+};
 use super::train::TrainResult;
 
 /// Number of modules that are named.
@@ -102,6 +104,7 @@ fn peak(peak: &PeakComposition, label: Option<&str>, reserved_bytes: u64, device
             scope: ledger.scope_path(scope).to_string(),
             phase: ledger.phase_name(phase).to_string(),
             by_scope: scopes.into_iter().map(held_by).collect(),
+            host: HostBytes::of_device(device),
             ..PeakResult::of(peak, reserved_bytes)
         }
     })

@@ -8,7 +8,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::algorithm::{Algorithm, Wanted};
 use super::math::attention_math;
-use super::temporaries::with_rows;
+use super::temporaries::{per_query, with_rows};
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record, records};
 use crate::backend::kernel::{Attention, AttentionGrad};
@@ -236,6 +236,7 @@ fn fused(
     let mut extras = algorithm.extras(y.device(), options.dropout > 0.0)?;
     extras.extend(seeds);
     let seen = bias.map(|bias| scores_shaped(bias.array(), &q_in, &k_in)).transpose()?;
+    let of_queries = logsumexp.as_ref().map(|padded| per_query(padded, &q_in)).transpose()?;
     y.device().launch(Attention {
         scale,
         causal: options.causal,
@@ -244,8 +245,9 @@ fn fused(
         v: v_in.operand(),
         mask: seen.as_ref().map(Array::operand),
         out: y.operand(),
-        logsumexp: logsumexp.as_ref().map(Array::operand),
+        logsumexp: of_queries.as_ref().map(Array::operand),
     })?;
+    drop(of_queries);
     partial.into_iter().for_each(drop);
     let result = record(y.clone(), &inputs, |saved| {
         if let Some(bias) = bias {
@@ -309,7 +311,7 @@ impl Function for AttentionBackward {
         let bias = if self.masked { Some(saved.get(0)?) } else { None };
         let key = usize::from(self.masked);
         let [k, q, v] = [saved.get(key)?, saved.get(key + 1)?, saved.get(key + 2)?];
-        let [logsumexp, out] = [saved.get(key + 3)?, saved.get(key + 4)?];
+        let [logsumexp, out] = [per_query(&saved.get(key + 3)?, &q)?, saved.get(key + 4)?];
         for state in key + 5..saved.len() {
             saved.get(state)?;
         }

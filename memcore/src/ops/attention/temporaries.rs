@@ -75,13 +75,13 @@ impl Algorithm {
         Array::empty(like.device(), &[b, t, h, d], like.dtype())?.transpose(1, 2)
     }
 
-    /// Allocates the logarithms of the denominators, `[b, h, t]`, if they are made: for a gradient (`recorded`), and by flash attention always.
+    /// Allocates the memory of the logarithms of the denominators ([`per_query`]) if they are made: for a gradient (`recorded`), and by flash attention always.
     /// The efficient kernel pads the rows of each head to a multiple of 32.
     pub(in crate::ops) fn logsumexp(self, q: &Array, recorded: bool) -> Result<Option<Array>> {
         if !recorded && self != Self::Flash {
             return Ok(None);
         }
-        row_statistic(q, if self == Self::Efficient { 32 } else { 1 }).map(Some)
+        padded_statistic(q, if self == Self::Efficient { 32 } else { 1 }).map(Some)
     }
 
     /// Allocates the generator states that memory-efficient and cuDNN's attention return besides their results, if they do. They are made before the
@@ -204,8 +204,18 @@ impl Algorithm {
 
 /// Allocates one number per query, `[b, h, t]`, in memory whose heads are padded to a multiple of `multiple` queries.
 fn row_statistic(q: &Array, multiple: usize) -> Result<Array> {
+    per_query(&padded_statistic(q, multiple)?, q)
+}
+
+/// The memory of such numbers, with the padding.
+fn padded_statistic(q: &Array, multiple: usize) -> Result<Array> {
     let [b, h, t] = [q.dims()[0], q.dims()[1], q.dims()[2]];
-    let padded = Array::empty(q.device(), &[b * h * t.next_multiple_of(multiple)], q.dtype().accumulator())?;
+    Array::empty(q.device(), &[b * h * t.next_multiple_of(multiple)], q.dtype().accumulator())
+}
+
+/// The numbers `[b, h, t]` in their memory.
+pub(in crate::ops) fn per_query(padded: &Array, q: &Array) -> Result<Array> {
+    let [b, h, t] = [q.dims()[0], q.dims()[1], q.dims()[2]];
     padded.narrow(0, 0, b * h * t)?.view(&[b, h, t])
 }
 

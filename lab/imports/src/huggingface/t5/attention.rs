@@ -64,7 +64,7 @@ impl Attention {
             head: c.own.head,
             dropout: Dropout::new(init, c.dropout)?,
             causal: false,
-            trained_zeros: c.options.checkpoint.then(|| init.training()),
+            trained_zeros: c.options.checkpoints().then(|| init.training()),
             q: into("q", width * c.own.head)?,
             k: into("k", width)?,
             v: into("v", width)?,

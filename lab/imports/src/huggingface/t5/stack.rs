@@ -46,7 +46,7 @@ impl Stack {
             dropout: Dropout::new(&init.at("dropout"), c.dropout)?,
             attention: c.options.attention,
             marks: c.options.marks_embeds(),
-            checkpointed: c.options.checkpoint.then(|| init.training()),
+            checkpointed: c.options.checkpoints().then(|| init.training()),
             padded: c.options.attention_mask == AttentionMask::Padded,
             // The decoder has a configuration of its own, which the library's Trainer does not change.
             cached: decoder && c.use_cache,

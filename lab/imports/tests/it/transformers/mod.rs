@@ -1,6 +1,7 @@
 //! Configurations that several tests read.
 
 use lab_imports::huggingface::{Options, Pretrained, parse};
+use lab_models::Recompute;
 use serde_json::{Value, json};
 
 /// A small configuration of each kind.
@@ -50,4 +51,9 @@ pub(crate) fn typed(model_type: &str, mut config: Value) -> Value {
 
 pub(crate) fn read(config: &Value, options: &Options) -> Pretrained {
     parse("config.json", &config.to_string(), options).unwrap()
+}
+
+/// All blocks, or none.
+pub(crate) fn recompute(all: bool) -> Recompute {
+    if all { Recompute::Blocks } else { Recompute::None }
 }

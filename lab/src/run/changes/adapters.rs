@@ -1,0 +1,42 @@
+//! Adapters instead of the network.
+
+use lab_training::Precision;
+
+use super::super::network::Network;
+use super::super::session::Session;
+use super::super::spec::RunSpec;
+use super::change::{Axis, Change, size};
+
+/// The rank of the adapters that are proposed.
+const RANK: usize = 16;
+
+/// Adapters instead of the network, and 4-bit weights below them, where both are built in.
+pub(super) fn adapters(spec: &RunSpec, session: &Session) -> Vec<Change> {
+    let Network::Pretrained(model, _) = &session.network else { return Vec::new() };
+    let training = &spec.training;
+    let others =
+        training.freeze.is_some() || spec.shape.ema.is_some() || spec.shape.channels_last || spec.model.built_on_device;
+    if others || spec.parallel != RunSpec::default().parallel || !model.is_language_model() {
+        return Vec::new();
+    }
+    let to = |more: u32, words: &str, line: &str, edit: fn(&mut RunSpec)| {
+        Change::new((Axis::Adapters, size::ADAPTERS + more), words, line, edit)
+    };
+    let mut changes = Vec::new();
+    let adapted = training.lora.is_some();
+    if !adapted && model.lora_target().is_some() {
+        let line = "get_peft_model(model, LoraConfig(r=16))";
+        changes.push(to(0, "LoRA of rank 16", line, |spec| spec.training.lora = Some(RANK)));
+    }
+    let half = matches!(session.run.precision, Precision::Bf16 | Precision::Fp16 | Precision::Bf16AutocastBf16);
+    let quantizes = half && session.run.quantized.is_none() && model.not_quantized().is_some();
+    if quantizes && (adapted || !changes.is_empty()) {
+        let words = if adapted { "4-bit weights" } else { "LoRA of rank 16 beside 4-bit weights" };
+        let line = "BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"nf4\", …)";
+        changes.push(to(1, words, line, |spec| {
+            spec.training.lora.get_or_insert(RANK);
+            spec.model.load_in_4bit = true;
+        }));
+    }
+    changes
+}
