@@ -165,6 +165,7 @@ class PlanV1(TypedDict, total=False):
     front: list[PlannedResult]
     faster: Optional[PlannedResult]
     unlimited_seconds: float
+    hand_over: Optional[HandedOver]
     tried: int
     left_out: int
     allowed: list[str]
@@ -746,6 +747,24 @@ class GrowingStack(TypedDict, total=False):
     stack: list[str]
 
 
+class HandedFile(TypedDict, total=False):
+    """A file of a plan."""
+
+    name: str
+    purpose: str
+    differs: list[str]
+    peak_bytes: Optional[int]
+    reserved_bytes: Optional[int]
+
+
+class HandedOver(TypedDict, total=False):
+    """Files that say a plan to other programs."""
+
+    folder: str
+    files: list[HandedFile]
+    left_out: list[NotHanded]
+
+
 class Heights(TypedDict, total=False):
     """Allocated and reserved bytes at one moment."""
 
@@ -969,6 +988,13 @@ class NotAsOnACard(TypedDict, total=False):
 
     event: str
     name: str
+
+
+class NotHanded(TypedDict, total=False):
+    """A file that was not written."""
+
+    name: str
+    why: str
 
 
 class OperatorBytes(TypedDict, total=False):

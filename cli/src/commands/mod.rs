@@ -14,6 +14,7 @@ mod docs;
 mod events;
 mod explain;
 mod fit;
+mod hand_over;
 mod list;
 #[cfg(feature = "mcp")]
 mod mcp;

@@ -9,7 +9,7 @@ fn read_json(arguments: Value) -> HfArgs {
 
 fn beside(arguments: Value, around: &Around<'_>) -> HfArgs {
     let Value::Object(arguments) = arguments else { panic!("arguments have names") };
-    of(&arguments, "args.json", around).unwrap()
+    counted(&arguments, "args.json", around).unwrap()
 }
 
 /// A `config.json` with these keys, in a folder that is removed after the test.

@@ -54,6 +54,8 @@ pub struct Planned {
     pub fits: Option<bool>,
     /// How the run differs from PyTorch's.
     pub deviations: Deviations,
+    /// The run with its changes.
+    pub spec: RunSpec,
     /// Its changes, by their numbers.
     made: Vec<usize>,
     /// The sum of their sizes: a larger one changes more of the script.

@@ -186,6 +186,7 @@ impl Planner<'_> {
             fits: figures.fits_surely(),
             deviations: figures.unaccounted(figures.deviations),
             made: made.to_vec(),
+            spec,
             size: changes.map(|change| change.as_move().size).sum(),
         })
     }
