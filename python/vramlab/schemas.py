@@ -337,6 +337,7 @@ class TrainV1(TypedDict, total=False):
     needs: NeedsResult
     needs_peak: Optional[PeakResult]
     with_expandable_segments: Optional[NeedsResult]
+    checkpoints: Optional[Checkpoints]
     notes: list[str]
     summits: Optional[list[LocalPeak]]
     techniques: list[TechniqueResult]
@@ -537,6 +538,27 @@ class CheckedRun(TypedDict, total=False):
     comparison: Optional[Comparison]
     warnings: list[str]
     now: Locked
+
+
+class CheckpointRow(TypedDict, total=False):
+    """A choice of blocks, run dry."""
+
+    name: str
+    recomputed: int
+    seconds: float
+    peak_bytes: int
+    reserved_bytes: int
+    fits: bool
+
+
+class Checkpoints(TypedDict, total=False):
+    """The blocks that were chosen, and what other choices take."""
+
+    budget_bytes: int
+    blocks: str
+    of: int
+    tried: int
+    rows: list[CheckpointRow]
 
 
 class ChosenDevice(TypedDict, total=False):

@@ -22,6 +22,7 @@ STEP = ["--global-batch", "16", "--sequence", "256"]
 PLANS: "dict[str, tuple[dict, list[str]]]" = {
     "fits": (DECODER, ["--gpu", "24GiB", "--optimizer", "adamw", "--precision", "bf16"]),
     "tight": (DECODER, ["--gpu", "900MiB", "--optimizer", "adamw"]),
+    "some-blocks": (DECODER, ["--gpu", "700MiB", "--optimizer", "adamw", "--precision", "bf16"]),
     "autocast": (GPT2, ["--gpu", "600MiB", "--optimizer", "adamw", "--precision", "autocast-bf16"]),
     "lora": (DECODER, ["--gpu", "500MiB", "--optimizer", "adamw", "--precision", "bf16", "--lora", "8", "--lora-target", "all-linear"]),
     "four-bits": (DECODER, ["--gpu", "2GiB", "--optimizer", "paged-adamw8bit", "--precision", "bf16", "--lora", "8", "--load-in-4bit", "--double-quant"]),

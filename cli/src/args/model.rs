@@ -63,7 +63,7 @@ pub(crate) struct ModelArgs {
     pub attention: Option<AttentionName>,
     /// Recompute in backward instead of keeping: none, blocks (each by itself), sqrt (segments of about √n blocks), or numbers of blocks from 0
     /// (1,3). A block is: mlp: a hidden layer with its ReLU; gpt: a block; resnet, mobilenet_v2, convnext: a residual block (convnext: segments lie
-    /// within a stage); vgg16: one of the five stages; densenet121 (none, blocks): a layer up to its bottleneck; transformers (none, blocks): a block;
+    /// within a stage); vgg16: one of the five stages; densenet121 (none, blocks): a layer up to its bottleneck; transformers (none, blocks, numbers): a block;
     /// a .pt2 (none, blocks, numbers): a numbered module, or modules by paths such as 'h.*' [default: none].
     #[arg(long, value_name = "WHAT")]
     pub checkpoint: Option<Recompute>,

@@ -6,13 +6,12 @@ use std::path::Path;
 use lab::cards::{self as known_cards, Card};
 use lab::results::{CardPlan, CardPlans, Findings, PlannedResult, TrainingPlan, plan_settings};
 use lab::run::{Gpu, Plan, Planned, Planner, RunSpec, Session};
-use lab::speeds::{self, DataSheet};
 use lab::step_time::Speed;
 
 use super::hand_over::Files;
 use super::plan::on_paper;
 use super::workspaces::Workspaces;
-use super::{cards, hand_over, warnings};
+use super::{cards, hand_over, speeds, warnings};
 use crate::args::{PlanArgs, config_text, toml_table};
 use crate::exit::{Code, Failure, Result};
 use crate::output;
@@ -142,7 +141,7 @@ fn search(args: &PlanArgs, spec: &RunSpec, with_front: bool, ui: &Ui) -> Result<
     let budget_bytes = session.target.budget_bytes()?.ok_or_else(|| {
         Failure::usage("plan: for what? Name a card or a size with --gpu, several cards with --gpus, or a size with --memory-limit")
     })?;
-    let (card, sheet) = speeds_for(spec.device.gpu)?;
+    let (card, sheet) = speeds::of_card_or_other(spec.device.gpu)?;
     let speed = Speed::from_data_sheet(&sheet, card.sm);
     let planner = Planner { paper, spec, session: &session, speed, allowed: args.allowed(), with_front };
     let plan = planner.plan()?;
@@ -165,15 +164,6 @@ fn allowed(args: &PlanArgs) -> Vec<String> {
 fn settings(args: &PlanArgs, spec: &RunSpec, session: &Session) -> lab::results::Settings {
     let in_force = RunSpec { parallel: spec.parallel.clone(), ..session.in_force.clone() }.fields();
     plan_settings(in_force, session.run.batch, &allowed(args))
-}
-
-/// The card whose speeds count, and these: the named one, else one that stands in.
-fn speeds_for(gpu: Option<Gpu>) -> Result<(&'static Card, DataSheet)> {
-    let card = gpu.and_then(Gpu::card).or_else(|| Card::named(speeds::STAND_IN));
-    let found = card.and_then(|card| Some((card, speeds::of_card(card)?)));
-    found.ok_or_else(|| {
-        Failure::usage("plan: the speed of this card is not known; name an amount of memory with --gpu 24GiB")
-    })
 }
 
 /// The cards of `any`, or of a list of names.

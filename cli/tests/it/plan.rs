@@ -187,3 +187,25 @@ fn a_plan_is_handed_over_as_files_that_give_its_peak() {
     assert_eq!(std::fs::read(path("train.py")).unwrap(), before);
     assert!(refused(2, &[&plan[..plan.len() - 1], &[config.as_str()]].concat()).contains("it is not a folder"));
 }
+
+#[test]
+fn the_blocks_of_a_budget_are_a_prediction_of_their_own() {
+    let gpt = ["predict", "gpt", "--layers", "4", "--batch", "16", "--optimizer", "adamw"];
+    let with = |more: &[&str]| json(&[gpt.as_slice(), more].concat());
+    let chosen = with(&["--checkpoint-budget", "110MiB"]);
+    let found = &chosen["checkpoints"];
+    let blocks = found["blocks"].as_str().unwrap();
+    assert!((1..4).contains(&blocks.split(',').count()), "{found}");
+    assert_eq!(chosen["needs"], with(&["--checkpoint", blocks])["needs"]);
+    let rows = found["rows"].as_array().unwrap();
+    let seconds = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap()["seconds"].as_f64().unwrap();
+    assert!(seconds("none") < seconds("chosen") && seconds("chosen") < seconds("blocks"), "{found}");
+    assert!(rows.iter().any(|row| row["name"] == "sqrt") && rows.iter().any(|row| row["fits"] == false), "{found}");
+    let says = |more: &[&str], reason: &str| {
+        let error = refused(2, &[&gpt[..2], more].concat());
+        assert!(error.contains(reason), "{error}");
+    };
+    says(&["--checkpoint-budget", "1MiB"], "with every block computed again the run reserves");
+    says(&["--checkpoint-budget", "1GiB", "--checkpoint", "blocks"], "cannot be used with");
+    says(&["--checkpoint-budget", "1GiB", "--parameter-list", "batch", "1,2"], "one run on one card");
+}

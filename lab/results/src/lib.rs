@@ -79,9 +79,10 @@ pub use rehearsal_growth_words::open_growth;
 pub use rehearsal_scan::{LargestValue, LawPiece, RehearsalPoint, RehearsalScanResult};
 pub use replay::{PolicyResult, ReplayResult};
 pub use run::{
-    AS_IT_IS, AccuracyResult, ByCategory, ConvolutionBound, DataParallelFigures, FailedRequest, Needed, NeedsResult,
-    OutOfMemoryResult, OverheadPart, OverheadsResult, PeakResult, Prediction, RankResult, RingBytes, ScopeBytes,
-    SentBytes, StageResult, StatesResult, TIGHT, TechniqueResult, TopScope, TrainResult, WorkspaceSource, by_category,
+    AS_IT_IS, AccuracyResult, ByCategory, CheckpointRow, Checkpoints, ConvolutionBound, DataParallelFigures,
+    FailedRequest, Needed, NeedsResult, OutOfMemoryResult, OverheadPart, OverheadsResult, PeakResult, Prediction,
+    RankResult, RingBytes, ScopeBytes, SentBytes, StageResult, StatesResult, TIGHT, TechniqueResult, TopScope,
+    TrainResult, WorkspaceSource, by_category,
 };
 pub use scan::{Point, Predicted, ScanResult};
 pub use self_check::SelfCheck;

@@ -44,7 +44,7 @@ pub use gpu::Gpu;
 pub use hand_over::HandOver;
 pub use network::Network;
 pub use paper::Paper;
-pub use plan::{Allowed, Plan, Planned, Planner};
+pub use plan::{Allowed, CheckpointChoice, Plan, Planned, Planner};
 pub use release::UsualRelease;
 pub use resolve::{resolve, target};
 pub use search::{Largest, Quantity, Search, WithCudnn, maximum};

@@ -74,8 +74,10 @@ impl Network {
                 None => Ok(None),
             };
         };
-        if let Some(recompute @ (Recompute::Sqrt | Recompute::These(_) | Recompute::Modules(_))) = &spec.checkpoint {
-            let problem = format!("{recompute}: a config.json of transformers has none and blocks");
+        if let Some(recompute @ (Recompute::Sqrt | Recompute::Modules(_))) = &spec.checkpoint {
+            let problem = format!(
+                "{recompute}: a config.json of transformers has none, blocks, and numbers of blocks such as 0,2,3"
+            );
             return Err(Error::usage("checkpoint", problem));
         }
         if spec.loss.is_some_and(|loss| loss.end().is_none()) {
@@ -334,7 +336,11 @@ impl ModelSpec {
         huggingface::Options {
             sequence: self.sequence,
             attention: self.attention.map(Attention::from).unwrap_or_default(),
-            checkpoint: self.checkpoint == Some(Recompute::Blocks),
+            checkpoint: matches!(self.checkpoint, Some(Recompute::Blocks | Recompute::These(_))),
+            checkpointed_blocks: match &self.checkpoint {
+                Some(Recompute::These(blocks)) => Some(blocks.clone()),
+                _ => None,
+            },
             attention_mask: self.attention_mask.unwrap_or_default(),
             head: self.head,
             choices: self.choices,

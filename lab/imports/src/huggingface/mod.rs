@@ -181,6 +181,7 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
     model.check_mask()?;
     model.check_end()?;
     let layers = model.sizes().layers;
+    model.check_blocks(layers)?;
     if layers > MAX_LAYERS {
         return Err(Error::usage(&model.file, format!("{layers} layers; at most {MAX_LAYERS} are read")));
     }
@@ -198,6 +199,19 @@ impl Configuration<'_> {
 }
 
 impl Pretrained {
+    /// Refuses numbers of blocks to compute again that it does not have.
+    fn check_blocks(&self, layers: usize) -> Result<()> {
+        let Some(blocks) = &self.options.checkpointed_blocks else { return Ok(()) };
+        let problem = match blocks.iter().find(|block| **block >= layers) {
+            _ if matches!(self.name.as_str(), "t5" | "mt5") => {
+                "an encoder and a decoder have none and blocks, not numbers of blocks".into()
+            }
+            Some(block) => format!("it has no block {block}; its blocks are 0 to {}", layers.saturating_sub(1)),
+            None => return Ok(()),
+        };
+        Err(Error::usage("checkpoint", problem))
+    }
+
     fn sizes(&self) -> Sizes {
         self.family.sizes()
     }

@@ -278,8 +278,8 @@ impl Body for Chain {
         let _scope = context::scope(self.scope);
         let embedded = self.embeddings.forward(&inputs.input, inputs.attention_mask.as_ref(), Some(&self.stage))?;
         let EmbeddingOutput { mut hidden, mut context, variables } = embedded;
-        for block in &self.blocks {
-            hidden = blocks::through(block, hidden, &context, self.stage.recomputes())?;
+        for (number, block) in self.blocks.iter().enumerate() {
+            hidden = blocks::through(block, hidden, &context, self.stage.recomputes_block(number))?;
         }
         hidden = self.output.norm(hidden)?;
         let pooled = self.output.pooled(&hidden)?;

@@ -15,6 +15,8 @@ pub struct Options {
     pub attention: Attention,
     /// `gradient_checkpointing_enable(use_reentrant=False)`.
     pub checkpoint: bool,
+    /// The blocks that checkpointing computes again, by their numbers from 0; `None` for all. The others keep what they save, and no cache is filled.
+    pub checkpointed_blocks: Option<Vec<usize>>,
     /// The `attention_mask` of batches.
     pub attention_mask: AttentionMask,
     /// Head on the hidden states; by default that of `architectures`.

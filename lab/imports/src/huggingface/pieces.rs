@@ -59,7 +59,7 @@ pub(super) fn of(parts: Parts, at: &Places<'_>) -> Vec<Box<dyn Module>> {
             stage = stages.next();
         }
         if let Some(stage) = stage.clone() {
-            let block = BlockPiece { block, stage, opens, closes: !same(piece, piece + 1) };
+            let block = BlockPiece { block, number: piece - 1, stage, opens, closes: !same(piece, piece + 1) };
             pieces.push(Box::new(block));
         }
     }
@@ -89,6 +89,8 @@ impl Module for EmbeddingsPiece {
 
 struct BlockPiece {
     block: Arc<dyn Block>,
+    /// Its number among all blocks.
+    number: usize,
     stage: Arc<OpenStage>,
     /// True for the first piece on its device.
     opens: bool,
@@ -103,7 +105,7 @@ impl Module for BlockPiece {
             self.stage.open(context, Variables::default());
         }
         let inputs = self.stage.inputs()?;
-        let checkpoint = self.stage.stage.recomputes();
+        let checkpoint = self.stage.stage.recomputes_block(self.number);
         let hidden = blocks::through(&self.block, hidden.clone(), &inputs.blocks, checkpoint)?;
         if self.closes {
             self.stage.close();

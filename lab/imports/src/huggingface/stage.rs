@@ -97,6 +97,12 @@ impl Stage {
         self.options.checkpoint && self.training.as_ref().is_none_or(Training::is_on)
     }
 
+    /// True if the block of this number is computed again.
+    pub(super) fn recomputes_block(&self, number: usize) -> bool {
+        let chosen = self.options.checkpointed_blocks.as_ref();
+        self.recomputes() && chosen.is_none_or(|blocks| blocks.contains(&number))
+    }
+
     /// Returns an empty cache, if one is filled.
     pub(super) fn cache(&self) -> Option<Arc<DynamicCache>> {
         let use_cache = self.decoder.as_ref().is_some_and(|decoder| decoder.use_cache);

@@ -157,6 +157,8 @@ impl Maker<'_> {
         } else if !unsaid.is_empty() {
             let flags: Vec<String> = unsaid.iter().map(|name| format!("--{name}")).collect();
             found.leave(NAME, format!("its script does not say {}", flags.join(", ")));
+        } else if self.plan.spec.model.by_trainer() && self.plan.model.options().checkpointed_blocks.is_some() {
+            found.leave(NAME, "the Trainer checkpoints every block");
         } else if self.plan.spec.model.by_trainer() && !found.has("training_args.json") {
             found.leave(NAME, "it needs training_args.json");
         } else {

@@ -65,6 +65,9 @@ fn beginning(plan: &HandedPlan<'_>, heading: &str) -> String {
     text.push_str(if plan.optimizer_call().0.starts_with("bitsandbytes.") { "import bitsandbytes\n" } else { "" });
     text.push_str(if plan.lora().is_some() { "import peft\n" } else { "" });
     text.push_str("import torch\nimport transformers\n");
+    if plan.model.options().checkpointed_blocks.is_some() {
+        text.push_str("from transformers.modeling_layers import GradientCheckpointingLayer\n");
+    }
     let (end, tokens) = (plan.model.options().end, plan.tokens().unwrap_or_default());
     if end != End::Own {
         text.push_str("from torch.nn import functional as F\nfrom torch.utils.checkpoint import checkpoint\n");
@@ -126,7 +129,21 @@ fn prepared(plan: &HandedPlan<'_>) -> String {
             "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": False})\n",
         );
     }
+    text.push_str(&chosen_blocks(plan));
     text
+}
+
+/// Code that leaves checkpointing to the chosen blocks.
+fn chosen_blocks(plan: &HandedPlan<'_>) -> String {
+    let Some(blocks) = &plan.model.options().checkpointed_blocks else { return String::new() };
+    format!(
+        "model.config.use_cache = False
+CHECKPOINTED = {blocks:?}
+layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+for number, layer in enumerate(layers):
+    layer.gradient_checkpointing = number in CHECKPOINTED
+"
+    )
 }
 
 /// transformers' `Trainer`.
