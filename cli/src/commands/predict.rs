@@ -107,6 +107,13 @@ fn within(budget: u64, spec: &RunSpec, paper: &Paper<'_>) -> Result<(RunSpec, Op
         let mut every = spec.clone();
         every.model.checkpoint = Some(Recompute::Blocks);
         let least = paper.figures(&every)?.reserved_bytes;
+        if least <= budget {
+            let problem = format!(
+                "the network has no numbered blocks; with --checkpoint blocks the run reserves {}",
+                short(least)
+            );
+            return Err(Failure::usage(format!("--checkpoint-budget {}: {problem}", short(budget))));
+        }
         return Err(Failure::usage(format!(
             "--checkpoint-budget {}: with every block computed again the run reserves {}",
             short(budget),
