@@ -165,6 +165,7 @@ class PlanV1(TypedDict, total=False):
     front: list[PlannedResult]
     faster: Optional[PlannedResult]
     unlimited_seconds: float
+    hand_over: Optional[HandedOver]
     tried: int
     left_out: int
     allowed: list[str]
@@ -336,6 +337,7 @@ class TrainV1(TypedDict, total=False):
     needs: NeedsResult
     needs_peak: Optional[PeakResult]
     with_expandable_segments: Optional[NeedsResult]
+    checkpoints: Optional[Checkpoints]
     notes: list[str]
     summits: Optional[list[LocalPeak]]
     techniques: list[TechniqueResult]
@@ -536,6 +538,27 @@ class CheckedRun(TypedDict, total=False):
     comparison: Optional[Comparison]
     warnings: list[str]
     now: Locked
+
+
+class CheckpointRow(TypedDict, total=False):
+    """A choice of blocks, run dry."""
+
+    name: str
+    recomputed: int
+    seconds: float
+    peak_bytes: int
+    reserved_bytes: int
+    fits: bool
+
+
+class Checkpoints(TypedDict, total=False):
+    """The blocks that were chosen, and what other choices take."""
+
+    budget_bytes: int
+    blocks: str
+    of: int
+    tried: int
+    rows: list[CheckpointRow]
 
 
 class ChosenDevice(TypedDict, total=False):
@@ -744,6 +767,24 @@ class GrowingStack(TypedDict, total=False):
     steps: int
     freed_together: bool
     stack: list[str]
+
+
+class HandedFile(TypedDict, total=False):
+    """A file of a plan."""
+
+    name: str
+    purpose: str
+    differs: list[str]
+    peak_bytes: Optional[int]
+    reserved_bytes: Optional[int]
+
+
+class HandedOver(TypedDict, total=False):
+    """Files that say a plan to other programs."""
+
+    folder: str
+    files: list[HandedFile]
+    left_out: list[NotHanded]
 
 
 class Heights(TypedDict, total=False):
@@ -976,6 +1017,13 @@ class NotAsOnACard(TypedDict, total=False):
 
     event: str
     name: str
+
+
+class NotHanded(TypedDict, total=False):
+    """A file that was not written."""
+
+    name: str
+    why: str
 
 
 class OperatorBytes(TypedDict, total=False):

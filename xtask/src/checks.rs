@@ -34,6 +34,8 @@ pub(crate) fn rehearsals(root: &Path, vramlab: &Vramlab) -> anyhow::Result<Optio
             check(root, vramlab, growth, "scripts/rehearse/growth.py", Some(python.clone()))?;
             let models = "networks that are not built in";
             check(root, vramlab, models, "scripts/rehearse/models.py", Some(python.clone()))?;
+            let plans = "plans that are handed over";
+            check(root, vramlab, plans, "scripts/rehearse/hand_over.py", Some(python.clone()))?;
             check(root, vramlab, name, "scripts/rehearse/check.py", Some(python))
         }
         None => {

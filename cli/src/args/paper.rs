@@ -1,5 +1,6 @@
 //! Flags of `predict` and `fit`: dry runs for a card that need not be present.
 
+use lab::bytes::MemorySize;
 use lab::run::{DeviceSpec, Gpu, Quantity, RunSpec};
 
 use super::scan::ScanArgs;
@@ -81,6 +82,9 @@ pub(crate) struct PredictArgs {
     pub workspaces: CudnnArgs,
     #[command(flatten)]
     pub paper: PaperArgs,
+    /// Choose the blocks to recompute (--checkpoint) for the least time, so that PyTorch reserves at most so much, and show other choices beside them.
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["checkpoint", "data_parallel", "devices"])]
+    pub checkpoint_budget: Option<MemorySize>,
     #[command(flatten)]
     pub parallel: ParallelArgs,
     #[command(flatten)]

@@ -42,6 +42,10 @@ pub(crate) struct PlanArgs {
     /// Changes of the training's results that the plan may make.
     #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',')]
     pub allow: Vec<Change>,
+    /// Write the plan into this folder for other programs: a script, TrainingArguments, PEFT and bitsandbytes, recipes, accelerate and DeepSpeed. No file
+    /// is replaced.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "gpus")]
+    pub hand_over: Option<std::path::PathBuf>,
     #[command(flatten)]
     pub workspaces: CudnnArgs,
     #[command(flatten)]

@@ -14,6 +14,7 @@ mod docs;
 mod events;
 mod explain;
 mod fit;
+mod hand_over;
 mod list;
 #[cfg(feature = "mcp")]
 mod mcp;
@@ -41,6 +42,7 @@ mod scan;
 mod shard;
 mod show;
 pub(crate) mod snapshot;
+mod speeds;
 mod train;
 mod tries;
 mod tune;
@@ -54,8 +56,8 @@ use std::path::PathBuf;
 
 use lab::run::ParallelSpec;
 
-use crate::args::{Command, Invocation, SnapshotCommand};
-use crate::exit::{Code, Result};
+use crate::args::{Command, Invocation, PredictArgs, SnapshotCommand};
+use crate::exit::{Code, Failure, Result};
 use crate::file_kind::{self, Kind};
 use crate::ui::Ui;
 
@@ -162,6 +164,12 @@ fn check_files(command: &Command) -> Result<()> {
 /// Runs over several devices, if requested.
 fn split(invocation: &Invocation, ui: &Ui) -> Option<Result<Code>> {
     let run = &invocation.run;
+    let is_one_run = run.parallel == ParallelSpec::default() && invocation.axes.is_empty();
+    if let (false, Command::Predict(PredictArgs { checkpoint_budget: Some(_), .. })) =
+        (is_one_run, &invocation.cli.command)
+    {
+        return Some(Err(Failure::usage("--checkpoint-budget is for one run on one card")));
+    }
     if run.parallel == ParallelSpec::default() || !invocation.axes.is_empty() {
         return None;
     }

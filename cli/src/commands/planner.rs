@@ -6,12 +6,12 @@ use std::path::Path;
 use lab::cards::{self as known_cards, Card};
 use lab::results::{CardPlan, CardPlans, Findings, PlannedResult, TrainingPlan, plan_settings};
 use lab::run::{Gpu, Plan, Planned, Planner, RunSpec, Session};
-use lab::speeds::{self, DataSheet};
 use lab::step_time::Speed;
 
+use super::hand_over::Files;
 use super::plan::on_paper;
 use super::workspaces::Workspaces;
-use super::{cards, warnings};
+use super::{cards, hand_over, speeds, warnings};
 use crate::args::{PlanArgs, config_text, toml_table};
 use crate::exit::{Code, Failure, Result};
 use crate::output;
@@ -25,6 +25,9 @@ use crate::ui::Ui;
 pub(super) fn run(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.page.html))?;
     check(args, spec)?;
+    if let Some(folder) = &args.hand_over {
+        hand_over::check(folder)?;
+    }
     match &args.gpus {
         Some(names) => on_each(names, args, spec, ui),
         None => on_one(args, spec, ui),
@@ -48,7 +51,8 @@ fn check(args: &PlanArgs, spec: &RunSpec) -> Result<()> {
 
 /// The plan for one card.
 fn on_one(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
-    let Searched { session, plan, budget_bytes, card } = search(args, spec, true, ui)?;
+    let Searched { session, plan, budget_bytes, card, files } = search(args, spec, true, ui)?;
+    let hand_over = files.map(|files| files.write(ui)).transpose()?;
     let settings = settings(args, spec, &session);
     ui.note(format!("settings:\n{}", config_text(&settings).trim_end()));
     let deviations = plan.best.as_ref().map(|best| best.deviations).unwrap_or_default();
@@ -65,6 +69,7 @@ fn on_one(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         cards: spec.parallel.data_parallel.unwrap_or(1),
         faster: plan.faster().map(planned),
         best: plan.best.as_ref().map(planned),
+        hand_over,
         front: plan.front.iter().map(planned).collect(),
         unlimited_seconds: plan.unlimited_seconds,
         tried: plan.tried,
@@ -125,6 +130,8 @@ struct Searched {
     budget_bytes: u64,
     /// The card whose speeds count.
     card: &'static Card,
+    /// The best as files, if they are asked for.
+    files: Option<Files>,
 }
 
 fn search(args: &PlanArgs, spec: &RunSpec, with_front: bool, ui: &Ui) -> Result<Searched> {
@@ -134,10 +141,15 @@ fn search(args: &PlanArgs, spec: &RunSpec, with_front: bool, ui: &Ui) -> Result<
     let budget_bytes = session.target.budget_bytes()?.ok_or_else(|| {
         Failure::usage("plan: for what? Name a card or a size with --gpu, several cards with --gpus, or a size with --memory-limit")
     })?;
-    let (card, sheet) = speeds_for(spec.device.gpu)?;
+    let (card, sheet) = speeds::of_card_or_other(spec.device.gpu)?;
     let speed = Speed::from_data_sheet(&sheet, card.sm);
-    let plan = Planner { paper, spec, session: &session, speed, allowed: args.allowed(), with_front }.plan()?;
-    Ok(Searched { session, plan, budget_bytes, card })
+    let planner = Planner { paper, spec, session: &session, speed, allowed: args.allowed(), with_front };
+    let plan = planner.plan()?;
+    let files = match (&args.hand_over, &plan.best) {
+        (Some(folder), Some(best)) => Some(Files::of_plan(folder, &planner.paper, best)?),
+        _ => None,
+    };
+    Ok(Searched { session, plan, budget_bytes, card, files })
 }
 
 fn deliver<F: Findings>(found: &F, fits: bool, args: &PlanArgs, ui: &Ui) -> Result<Code> {
@@ -152,15 +164,6 @@ fn allowed(args: &PlanArgs) -> Vec<String> {
 fn settings(args: &PlanArgs, spec: &RunSpec, session: &Session) -> lab::results::Settings {
     let in_force = RunSpec { parallel: spec.parallel.clone(), ..session.in_force.clone() }.fields();
     plan_settings(in_force, session.run.batch, &allowed(args))
-}
-
-/// The card whose speeds count, and these: the named one, else one that stands in.
-fn speeds_for(gpu: Option<Gpu>) -> Result<(&'static Card, DataSheet)> {
-    let card = gpu.and_then(Gpu::card).or_else(|| Card::named(speeds::STAND_IN));
-    let found = card.and_then(|card| Some((card, speeds::of_card(card)?)));
-    found.ok_or_else(|| {
-        Failure::usage("plan: the speed of this card is not known; name an amount of memory with --gpu 24GiB")
-    })
 }
 
 /// The cards of `any`, or of a list of names.

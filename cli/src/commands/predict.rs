@@ -1,14 +1,15 @@
 //! `vramlab predict`: makes a dry run, and says whether it fits and what would change that.
 
 use lab::figures::short;
-use lab::results::{AS_IT_IS, Held, NeedsResult, OnCard, PeakResult, Prediction};
+use lab::models::Recompute;
+use lab::results::{AS_IT_IS, Checkpoints, Held, NeedsResult, OnCard, PeakResult, Prediction};
 use lab::run::{Figures, Gpu, Paper, RunSpec, Session, Technique, techniques};
 
 use super::any_model::{Prepared, kept_graph, predict_by_rehearsal, prepare};
 use super::outcome::Report;
 use super::plan::{Plan, on_paper};
 use super::workspaces::Workspaces;
-use super::{cards, train, tries, warnings};
+use super::{cards, speeds, train, tries, warnings};
 use crate::args::PredictArgs;
 use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
@@ -23,6 +24,9 @@ const MAX_STEPS: usize = 256;
 pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     match prepare(spec, args.any.program) {
         Prepared::BuiltIn(spec) => built_in(args, &spec, None, ui),
+        Prepared::ByPython(..) if args.checkpoint_budget.is_some() => Err(Failure::usage(
+            "--checkpoint-budget chooses blocks of networks that vramlab builds: --checkpoint blocks is for others",
+        )),
         Prepared::ByPython(word, why) => {
             if let Some((with_graph, origin)) = kept_graph(&word, args, spec) {
                 match built_in(args, &with_graph, Some(origin), ui) {
@@ -42,6 +46,11 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
 fn built_in(args: &PredictArgs, spec: &RunSpec, origin: Option<String>, ui: &Ui) -> Result<Code> {
     let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
     let paper = on_paper().with_workspaces_of(&workspaces);
+    let (chosen, checkpoints) = match &args.checkpoint_budget {
+        Some(budget) => within(budget.0, spec, &paper)?,
+        None => (spec.clone(), None),
+    };
+    let spec = &chosen;
     let plan = Plan::predict(args, spec, ui)?.for_page(&args.page).rows_for(&args.output);
     // What only the details show is not computed for an answer without them.
     let in_full = ui.view.full || plan.writes_steps(&args.output);
@@ -75,6 +84,7 @@ fn built_in(args: &PredictArgs, spec: &RunSpec, origin: Option<String>, ui: &Ui)
     let found = prediction(spec, &paper, &needs, needs_peak)?;
     report.result.prediction = Some(Prediction {
         local_peaks: report.peaks.take(),
+        checkpoints,
         techniques: techniques.iter().map(|one| one.result(in_words)).collect(),
         notes: origin.into_iter().chain(found.notes).collect(),
         ..found
@@ -82,6 +92,36 @@ fn built_in(args: &PredictArgs, spec: &RunSpec, origin: Option<String>, ui: &Ui)
     judge(&mut report.failure, &needs);
     let is_no = is_no(&report.failure);
     answered(is_no, train::deliver(&plan, report, &args.output, ui))
+}
+
+/// Chooses the blocks that are computed again so that the run reserves at most so many bytes.
+///
+/// # Errors
+/// A run that takes more with every block computed again, or that has no blocks; those of dry runs.
+fn within(budget: u64, spec: &RunSpec, paper: &Paper<'_>) -> Result<(RunSpec, Option<Checkpoints>)> {
+    if spec.model.checkpoint.is_some() {
+        return Err(Failure::usage("--checkpoint-budget chooses the blocks: leave --checkpoint out"));
+    }
+    let speed = speeds::of_gpu(spec.device.gpu)?;
+    let Some(choice) = paper.checkpoints_within(spec, speed, Some(budget))? else {
+        let mut every = spec.clone();
+        every.model.checkpoint = Some(Recompute::Blocks);
+        let least = paper.figures(&every)?.reserved_bytes;
+        if least <= budget {
+            let problem = format!(
+                "the network has no numbered blocks; with --checkpoint blocks the run reserves {}",
+                short(least)
+            );
+            return Err(Failure::usage(format!("--checkpoint-budget {}: {problem}", short(budget))));
+        }
+        return Err(Failure::usage(format!(
+            "--checkpoint-budget {}: with every block computed again the run reserves {}",
+            short(budget),
+            short(least)
+        )));
+    };
+    let beside = paper.beside_others(&choice, speed, budget)?;
+    Ok((choice.spec, Some(beside)))
 }
 
 /// True if the answer is a No.
@@ -126,6 +166,7 @@ pub(super) fn prediction(
         needs_peak,
         with_expandable_segments: expandable.as_ref().map(NeedsResult::from),
         notes: spec.notes().into_iter().map(String::from).collect(),
+        checkpoints: None,
         local_peaks: None,
         techniques: Vec::new(),
     })

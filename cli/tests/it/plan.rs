@@ -141,3 +141,71 @@ fn cards_are_compared_by_memory_or_by_price() {
     let words: Vec<&str> = GPT.iter().copied().chain(["--gpus", gpus, "--prices", &file]).collect();
     assert!(refused(2, &words).contains("rtx4091: no such card"));
 }
+
+/// A small decoder's `config.json`.
+const DECODER: &str = r#"{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 160,
+  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "vocab_size": 512}"#;
+
+#[test]
+fn a_plan_is_handed_over_as_files_that_give_its_peak() {
+    let folder = tempfile::tempdir().unwrap();
+    let [config, out] = ["decoder.json", "out"].map(|name| folder.path().join(name).display().to_string());
+    std::fs::write(&config, DECODER).unwrap();
+    let plan = [
+        "plan",
+        &config,
+        "--loop",
+        "trainer",
+        "--optimizer",
+        "adamw",
+        "--global-batch",
+        "8",
+        "--sequence",
+        "48",
+        "--gpu",
+        "1GiB",
+        "--transformers",
+        "5.23",
+        "--hand-over",
+        &out,
+    ];
+    let found = json(&plan);
+    let files = found["hand_over"]["files"].as_array().unwrap();
+    let peak_of = |name: &str| files.iter().find(|file| file["name"] == name).map(|file| file["peak_bytes"].clone());
+    let peak = found["best"]["changes"]["peak_bytes"].clone();
+    assert_eq!((peak_of("plan.toml"), peak_of("training_args.json")), (Some(peak.clone()), Some(peak.clone())));
+    let path = |name: &str| format!("{out}/{name}");
+    let own = json(&["predict", "--config", &path("plan.toml"), "--transformers", "5.23"]);
+    assert_eq!(own["needs"]["allocated_bytes"], peak);
+    let more = ["--sequence", "48", "--precision", "fp32", "--gpu", "1GiB", "--transformers", "5.23"];
+    let of_arguments =
+        json(&[&["predict", &config, "--hf-args", &path("training_args.json")], more.as_slice()].concat());
+    assert_eq!(of_arguments["needs"]["allocated_bytes"], peak);
+    // Nothing is replaced.
+    let before = std::fs::read(path("train.py")).unwrap();
+    assert!(refused(2, &plan).contains("files lie there already"));
+    assert_eq!(std::fs::read(path("train.py")).unwrap(), before);
+    assert!(refused(2, &[&plan[..plan.len() - 1], &[config.as_str()]].concat()).contains("it is not a folder"));
+}
+
+#[test]
+fn the_blocks_of_a_budget_are_a_prediction_of_their_own() {
+    let gpt = ["predict", "gpt", "--layers", "4", "--batch", "16", "--optimizer", "adamw"];
+    let with = |more: &[&str]| json(&[gpt.as_slice(), more].concat());
+    let chosen = with(&["--checkpoint-budget", "110MiB"]);
+    let found = &chosen["checkpoints"];
+    let blocks = found["blocks"].as_str().unwrap();
+    assert!((1..4).contains(&blocks.split(',').count()), "{found}");
+    assert_eq!(chosen["needs"], with(&["--checkpoint", blocks])["needs"]);
+    let rows = found["rows"].as_array().unwrap();
+    let seconds = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap()["seconds"].as_f64().unwrap();
+    assert!(seconds("none") < seconds("chosen") && seconds("chosen") < seconds("blocks"), "{found}");
+    assert!(rows.iter().any(|row| row["name"] == "sqrt") && rows.iter().any(|row| row["fits"] == false), "{found}");
+    let says = |more: &[&str], reason: &str| {
+        let error = refused(2, &[&gpt[..2], more].concat());
+        assert!(error.contains(reason), "{error}");
+    };
+    says(&["--checkpoint-budget", "1MiB"], "with every block computed again the run reserves");
+    says(&["--checkpoint-budget", "1GiB", "--checkpoint", "blocks"], "cannot be used with");
+    says(&["--checkpoint-budget", "1GiB", "--parameter-list", "batch", "1,2"], "one run on one card");
+}

@@ -41,7 +41,10 @@ fn a_configuration_of_transformers_is_a_model_file() {
     let said = refused(2, &["predict", "--model-file", &quantized]);
     assert!(said.ends_with("instead: vramlab predict train.py --gpu rtx4090"), "{said}");
     assert!(refused(2, &["predict", "--model-file", &gpt2, "--width", "64"]).contains("--width"));
-    assert!(refused(2, &["predict", "--model-file", &gpt2, "--checkpoint", "sqrt"]).contains("none and blocks"));
+    assert!(
+        refused(2, &["predict", "--model-file", &gpt2, "--checkpoint", "sqrt"])
+            .contains("none, blocks, and numbers of blocks")
+    );
     assert_eq!(of_step(&predict(&["--checkpoint", "none"])), of_step(&whole));
     assert!(refused(2, &["predict", "--model-file", &gpt2, "--sequence", "2048"]).contains("1024 positions"));
 }

@@ -25,7 +25,7 @@ mod vgg;
 pub use freeze::Freeze;
 pub use gpt::GptConfig;
 pub use gpt::causal_mask;
-pub use lora::{Lora, LoraTarget};
+pub use lora::{LORA_ALPHA, Lora, LoraTarget};
 pub use network::{Architecture, Defaults, Input, Loss, Model, Places, Task};
 pub use options::ModelOptions;
 pub use pieces::{Measured, measured};

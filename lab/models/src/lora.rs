@@ -15,7 +15,7 @@ const ADAPTER: &str = ".lora_";
 const OUTPUT_LAYERS: [&str; 2] = ["lm_head", "embed_out"];
 
 /// PEFT's own default for `lora_alpha`.
-const ALPHA: f64 = 8.0;
+pub const LORA_ALPHA: u32 = 8;
 
 /// The layers that get an adapter: `target_modules`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +88,8 @@ pub struct Lora {
 impl Lora {
     /// Returns the adapter of the linear layer at a path; `None` if it has none.
     pub fn of_layer(&self, path: &str) -> Option<LowRank> {
-        let options = LowRank { rank: self.rank, alpha: ALPHA, dropout: self.dropout, magnitudes: self.dora };
+        let options =
+            LowRank { rank: self.rank, alpha: f64::from(LORA_ALPHA), dropout: self.dropout, magnitudes: self.dora };
         (!path.contains(ADAPTER) && self.target.covers(path)).then_some(options)
     }
 

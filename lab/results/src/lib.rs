@@ -25,6 +25,7 @@ mod on_card;
 mod other_devices;
 mod plan;
 mod plan_cards;
+mod plan_hand_over;
 mod premise;
 mod rehearsal;
 mod rehearsal_exactness;
@@ -67,6 +68,7 @@ pub use on_card::{Held, OnCard, PartOnCard};
 pub use other_devices::{ChosenDevice, OtherDevice};
 pub use plan::{PlannedResult, TrainingPlan, plan_settings};
 pub use plan_cards::{CardPlan, CardPlans};
+pub use plan_hand_over::{HandedFile, HandedOver, NotHanded};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
     AtPeak, Inexact, LATE_EVENTS, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds,
@@ -77,9 +79,10 @@ pub use rehearsal_growth_words::open_growth;
 pub use rehearsal_scan::{LargestValue, LawPiece, RehearsalPoint, RehearsalScanResult};
 pub use replay::{PolicyResult, ReplayResult};
 pub use run::{
-    AS_IT_IS, AccuracyResult, ByCategory, ConvolutionBound, DataParallelFigures, FailedRequest, Needed, NeedsResult,
-    OutOfMemoryResult, OverheadPart, OverheadsResult, PeakResult, Prediction, RankResult, RingBytes, ScopeBytes,
-    SentBytes, StageResult, StatesResult, TIGHT, TechniqueResult, TopScope, TrainResult, WorkspaceSource, by_category,
+    AS_IT_IS, AccuracyResult, ByCategory, CheckpointRow, Checkpoints, ConvolutionBound, DataParallelFigures,
+    FailedRequest, Needed, NeedsResult, OutOfMemoryResult, OverheadPart, OverheadsResult, PeakResult, Prediction,
+    RankResult, RingBytes, ScopeBytes, SentBytes, StageResult, StatesResult, TIGHT, TechniqueResult, TopScope,
+    TrainResult, WorkspaceSource, by_category,
 };
 pub use scan::{Point, Predicted, ScanResult};
 pub use self_check::SelfCheck;

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::cards::CardResult;
 use super::findings::{Findings, Settings, again, file_name, plain};
+use super::plan_hand_over::HandedOver;
 use super::premise::{self, Premise};
 
 /// The fastest way to make a step of so many examples on a card. Every plan was run dry.
@@ -37,6 +38,9 @@ pub struct TrainingPlan {
     pub faster: Option<PlannedResult>,
     /// Estimated seconds of the fastest step without a limit of memory.
     pub unlimited_seconds: f64,
+    /// The best as files for other programs; null unless `--hand-over` names a folder.
+    #[serde(default)]
+    pub hand_over: Option<HandedOver>,
     /// Number of dry runs.
     pub tried: usize,
     /// Number of choices of techniques that were not divided: even whole they are slower than the best.
@@ -237,6 +241,7 @@ impl Findings for TrainingPlan {
         let mut sections: Vec<Section> = self.warnings.iter().cloned().map(Section::Warning).collect();
         sections.extend(self.compared().into_iter().map(Section::Note));
         sections.extend(self.handed_over());
+        sections.extend(self.hand_over.as_ref().map(|files| Section::Table(files.table())));
         sections.push(Section::Table(self.front_table()));
         sections.push(Section::Note(self.how()));
         sections.extend(premise::section(&self.premises));

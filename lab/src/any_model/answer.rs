@@ -76,6 +76,7 @@ fn prediction(found: &RehearsalResult, spec: &RunSpec, needs: (u64, u64), rank: 
         needs_peak: None,
         with_expandable_segments: None,
         notes: Vec::new(),
+        checkpoints: None,
         local_peaks: None,
         techniques: Vec::new(),
     }

@@ -62,7 +62,10 @@ pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
         return Err(cannot("data", &format!("{data}: only made-up inputs of the class's sizes")));
     }
     if let Some(checkpoint) = text("checkpoint").filter(|what| *what != "blocks") {
-        return Err(cannot("checkpoint", &format!("{checkpoint}: only none or blocks, by the library's own switch")));
+        return Err(cannot(
+            "checkpoint",
+            &format!("{checkpoint}: networks that your Python builds have none or blocks, by the library's own switch"),
+        ));
     }
     Ok(json!({
         "model": word,

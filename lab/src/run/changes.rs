@@ -144,6 +144,19 @@ fn lines(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
     changes
 }
 
+/// Some blocks computed again instead of all.
+pub(super) fn checkpointed(spec: &RunSpec, session: &Session, blocks: &[usize], of: usize) -> Change {
+    let words = format!("checkpointing of {} of {of} blocks", blocks.len());
+    let numbers = Recompute::These(blocks.to_vec());
+    let line = match Script::of_run(spec, session) {
+        Script::Own => format!("torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) of blocks {numbers}"),
+        Script::Transformers | Script::Trainer => {
+            format!("layer.gradient_checkpointing = number in ({numbers},) for each GradientCheckpointingLayer")
+        }
+    };
+    Change::new((Axis::Checkpoint, size::LINE), words, line, move |spec| spec.model.checkpoint = Some(numbers.clone()))
+}
+
 /// Forms of the optimizer that take less, the least last.
 fn forms(run: &RunSettings, script: Script) -> Vec<Change> {
     let name = class_of(run.optimizer.kind);

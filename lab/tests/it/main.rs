@@ -7,6 +7,7 @@ mod exported_releases;
 mod exported_runs;
 mod flags;
 mod golden_scripts;
+mod hand_over;
 mod loop_recordings;
 mod loops;
 mod losses;

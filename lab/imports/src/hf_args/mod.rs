@@ -28,10 +28,14 @@ pub(crate) use meaning::is_on;
 /// # Errors
 /// [`Error::Usage`] naming a file that cannot be read, or an argument with a senseless value.
 pub fn read(path: &Path, around: &Around<'_>) -> Result<HfArgs> {
-    of(&file::read(path)?, &path.display().to_string(), around)
+    counted(&file::read(path)?, &path.display().to_string(), around)
 }
 
-fn of(arguments: &Map<String, Value>, file: &str, around: &Around<'_>) -> Result<HfArgs> {
+/// Says what arguments mean; `file` is their name, for messages.
+///
+/// # Errors
+/// [`Error::Usage`] naming an argument with a senseless value.
+pub fn counted(arguments: &Map<String, Value>, file: &str, around: &Around<'_>) -> Result<HfArgs> {
     if arguments.contains_key("architectures") && arguments.contains_key("model_type") {
         return Err(Error::usage(file, "describes a network, not arguments: vramlab predict takes it as it is"));
     }

@@ -9,7 +9,7 @@ fn read_json(arguments: Value) -> HfArgs {
 
 fn beside(arguments: Value, around: &Around<'_>) -> HfArgs {
     let Value::Object(arguments) = arguments else { panic!("arguments have names") };
-    of(&arguments, "args.json", around).unwrap()
+    counted(&arguments, "args.json", around).unwrap()
 }
 
 /// A `config.json` with these keys, in a folder that is removed after the test.
@@ -180,7 +180,7 @@ fn what_is_not_represented_is_named() {
         (json!({}), "none of its names is an argument of transformers"),
         (json!({"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"}), "vramlab predict takes it"),
     ] {
-        let wrong = of(arguments.as_object().unwrap(), "args.json", &Around::default());
+        let wrong = counted(arguments.as_object().unwrap(), "args.json", &Around::default());
         let wrong = wrong.unwrap_err().to_string();
         assert!(wrong.contains(why), "{wrong}");
     }
@@ -231,7 +231,7 @@ fn adapters_and_bits_become_fields() {
     ] {
         let mut arguments = json!({"use_peft": true});
         arguments.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());
-        assert!(of(arguments.as_object().unwrap(), "args.json", &Around::default()).is_err(), "{arguments}");
+        assert!(counted(arguments.as_object().unwrap(), "args.json", &Around::default()).is_err(), "{arguments}");
     }
 }
 

@@ -23,6 +23,7 @@ use serde_json::{Map, Value};
 use crate::hf_args::{Around, HfArgs};
 pub use keys::Counted;
 use keys::{Keys, Taken};
+pub use optimizers::name_of as optimizer_name;
 pub use trainer::Trainer;
 
 /// Largest file that is read, in bytes.
@@ -52,12 +53,20 @@ impl Recipe {
         let file = path.display().to_string();
         let bytes = lab_base::files::bytes(path, MAX_BYTES, "a recipe")?;
         let text = String::from_utf8(bytes).map_err(|_| Error::usage(&file, "not a text in UTF-8"))?;
-        let value = serde_saphyr::from_str(&text).map_err(|error| {
+        Self::of_text(&file, &text)
+    }
+
+    /// Reads the text of a recipe; `file` is its name, for messages.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn of_text(file: &str, text: &str) -> Result<Option<Self>> {
+        let value = serde_saphyr::from_str(text).map_err(|error| {
             let said = error.to_string();
-            Error::usage(&file, said.lines().next().unwrap_or_default())
+            Error::usage(file, said.lines().next().unwrap_or_default())
         })?;
         let Value::Object(keys) = value else { return Ok(None) };
-        Self::of_keys(file, keys, &text)
+        Self::of_keys(file.into(), keys, text)
     }
 
     fn of_keys(file: String, keys: Map<String, Value>, text: &str) -> Result<Option<Self>> {

@@ -28,6 +28,13 @@ const NAMES: &[(&[&str], &str, Option<&str>)] = &[
     (&["muon"], "muon", None),
 ];
 
+/// Returns the name of an optimizer in a form; `None` if transformers has none.
+pub fn name_of(kind: OptimizerKind, form: &str) -> Option<&'static str> {
+    let found =
+        NAMES.iter().find(|(_, name, of)| *of == Some(form) && OptimizerKind::parse(name).is_ok_and(|it| it == kind));
+    found.and_then(|(names, _, _)| names.first().copied())
+}
+
 /// Sets the optimizer that a key names.
 pub(super) fn set(taken: &mut Taken<'_>, key: &str, value: &Value) {
     let name = value.as_str().unwrap_or_default().to_ascii_lowercase();

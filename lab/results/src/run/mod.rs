@@ -1,6 +1,7 @@
 //! One run (`vramlab-train-1`): what it took, when, and who held it; for a dry run also whether it fits, and what would change that.
 
 mod by_rehearsal;
+mod checkpoints;
 mod convolutions;
 mod figures;
 mod leak;
@@ -18,6 +19,7 @@ use super::command;
 use super::findings::{Findings, settings_table};
 use super::premise;
 
+pub use checkpoints::{CheckpointRow, Checkpoints};
 pub(crate) use convolutions::cudnn;
 pub use convolutions::{ConvolutionBound, WorkspaceSource};
 pub use figures::{
@@ -65,6 +67,7 @@ impl TrainResult {
         let mut sections = prediction.why(self.peak.as_ref());
         sections.extend(self.interrupted_note());
         sections.extend(self.tries.clone().map(Section::Try));
+        sections.extend(prediction.checkpoints.iter().flat_map(Checkpoints::sections));
         // Assumptions come last.
         sections.push(Section::Note(prediction.premises(&self.premises)));
         sections.extend(prediction.notes.iter().cloned().map(Section::Note));

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::super::cards::{CardResult, on_windows, room};
 use super::super::on_card::OnCard;
 use super::super::premise::{self, Premise};
+use super::checkpoints::Checkpoints;
 use super::convolutions::ConvolutionBound;
 use super::figures::PeakResult;
 
@@ -40,6 +41,9 @@ pub struct Prediction {
     /// Memory that it would need with expandable segments, if memory is fragmented.
     #[serde(default)]
     pub with_expandable_segments: Option<NeedsResult>,
+    /// The blocks that `--checkpoint-budget` chose; null without it.
+    #[serde(default)]
+    pub checkpoints: Option<Checkpoints>,
     /// What the figures include, and what they do not.
     pub notes: Vec<String>,
     /// The peak and the next local peaks; null if the events were not kept.

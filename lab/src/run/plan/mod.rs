@@ -1,5 +1,6 @@
 //! The fastest way to train on a card with so many examples a step: a search over techniques and sizes of micro-batches, in which every candidate is a dry run.
 
+mod checkpoints;
 mod search;
 mod time;
 
@@ -7,6 +8,8 @@ use lab_analysis::step_time::Speed;
 use lab_base::error::{Error, Result};
 use lab_base::section::Try;
 use memcore::Deviations;
+
+pub use checkpoints::CheckpointChoice;
 
 use super::paper::Paper;
 use super::session::Session;
@@ -54,6 +57,8 @@ pub struct Planned {
     pub fits: Option<bool>,
     /// How the run differs from PyTorch's.
     pub deviations: Deviations,
+    /// The run with its changes.
+    pub spec: RunSpec,
     /// Its changes, by their numbers.
     made: Vec<usize>,
     /// The sum of their sizes: a larger one changes more of the script.

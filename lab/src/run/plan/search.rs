@@ -27,6 +27,9 @@ const WAVE: usize = 4;
 /// The most ways that are all divided, so that the front has what is slower than the best and takes less memory. A step of one card is run dry in milliseconds.
 const MOST_WAYS: usize = 24;
 
+/// The most runs for which blocks are chosen: each takes a dry run per block.
+const MOST_OF_BLOCKS: usize = 2;
+
 /// The changes of a search.
 struct Moves {
     all: Vec<Change>,
@@ -63,10 +66,15 @@ impl Planner<'_> {
                 found.extend(made.ok_or(Error::Interrupted)??);
             }
         }
+        let (of_blocks, tried_blocks) = self.of_some_blocks(&moves, &found)?;
+        let best = self.best(&moves, &found)?;
+        let is_faster = |one: &Planned| best.as_ref().is_none_or(|best| one.seconds < best.seconds * (1.0 - ALIKE));
+        let of_blocks = of_blocks.filter(is_faster);
+        found.extend(of_blocks.clone());
         Ok(Plan {
-            best: self.best(&moves, &found)?,
+            best: of_blocks.or(best),
             unlimited_seconds: ways.first().map_or(0.0, |way| way.least_seconds),
-            tried: ways.len() + found.len(),
+            tried: ways.len() + found.len() + tried_blocks,
             front: front(found),
             left_out,
         })
@@ -160,17 +168,55 @@ impl Planner<'_> {
         Ok(Some(reached.into_iter().next().map_or_else(|| best.clone(), |(_, planned)| planned)))
     }
 
+    /// The fastest that fits with some blocks computed again, of what does not fit without checkpointing and would be faster than what does.
+    fn of_some_blocks(&self, moves: &Moves, found: &[Planned]) -> Result<(Option<Planned>, usize)> {
+        if self.spec.model.by_trainer() || self.spec.model.checkpoint.is_some() {
+            return Ok((None, 0));
+        }
+        let best = fastest(found).unwrap_or(f64::INFINITY);
+        let is_checkpointed = |one: &Planned| one.spec.model.checkpoint.is_some();
+        let mut open: Vec<&Planned> = found
+            .iter()
+            .filter(|one| one.fits != Some(true) && !is_checkpointed(one) && one.seconds < best * (1.0 - ALIKE))
+            .collect();
+        let reserved = |one: &&Planned| one.changes.reserved_bytes.unwrap_or(u64::MAX);
+        open.sort_by(|a, b| reserved(a).cmp(&reserved(b)).then(a.size.cmp(&b.size)));
+        let (mut made, mut tried): (Vec<Planned>, usize) = (Vec::new(), 0);
+        for one in open.into_iter().take(MOST_OF_BLOCKS) {
+            let Some(choice) = self.paper.checkpoints_within(&one.spec, self.speed, None)? else { continue };
+            tried += choice.tried;
+            if choice.blocks.is_empty() {
+                continue;
+            }
+            let change = changes::checkpointed(self.spec, self.session, &choice.blocks, choice.of);
+            made.push(self.planned_with(moves, &one.made, one.micro_batch, Some(&change))?);
+        }
+        let fits = made.into_iter().filter(|one| one.fits == Some(true));
+        Ok((fits.min_by(|a, b| a.seconds.total_cmp(&b.seconds)), tried))
+    }
+
     /// The dry run of these changes with micro-batches of one size.
     fn planned(&self, moves: &Moves, made: &[usize], micro_batch: usize) -> Result<Planned> {
+        self.planned_with(moves, made, micro_batch, None)
+    }
+
+    /// The same with one more change.
+    fn planned_with(
+        &self,
+        moves: &Moves,
+        made: &[usize],
+        micro_batch: usize,
+        more: Option<&Change>,
+    ) -> Result<Planned> {
         let ranks = self.ranks();
         let accumulate = self.session.run.batch / ranks / micro_batch;
         let division = changes::division(self.spec, self.session, (micro_batch * ranks, accumulate));
         let division = (accumulate > 1).then_some(&division);
         let mut spec = moves.made(self.spec, made);
-        division.iter().for_each(|division| division.apply(&mut spec));
+        more.into_iter().chain(division).for_each(|change| change.apply(&mut spec));
         let figures = self.paper.figures_of_change(&spec)?;
         let reserved = figures.room.and_then(|room| room.reserved_bytes).unwrap_or(figures.reserved_bytes);
-        let changes = made.iter().map(|i| &moves.all[*i]).chain(division);
+        let changes = made.iter().map(|i| &moves.all[*i]).chain(more).chain(division);
         let left_bytes = figures.room.map(|room| room.budget_bytes.saturating_sub(reserved));
         let (peak_bytes, reserved_bytes) = (Some(figures.allocated_bytes), Some(reserved));
         Ok(Planned {
@@ -186,6 +232,7 @@ impl Planner<'_> {
             fits: figures.fits_surely(),
             deviations: figures.unaccounted(figures.deviations),
             made: made.to_vec(),
+            spec,
             size: changes.map(|change| change.as_move().size).sum(),
         })
     }

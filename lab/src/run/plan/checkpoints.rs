@@ -1,0 +1,367 @@
+//! Checkpointing within an amount of memory: the blocks whose recomputation costs least, so that the run fits.
+//!
+//! A chain's forward pass ends with the sum of what its blocks keep. A dry run per block says how much less that is, and how much longer a step takes, if this
+//! block is computed again. Of all choices of blocks those are found that save so much for the least time: a table over blocks and savings, exact to a share
+//! of [`UNITS`]. Of blocks that are alike the first ones are chosen: what later ones keep is freed first in backward. Then choices are run dry, from the
+//! cheapest on that saves what is missing, until the allocator's peak fits. Where blocks differ, cheaper choices are run dry, too: of few
+//! blocks all, of many those with one block less or another one.
+
+use lab_analysis::side_by_side;
+use lab_analysis::step_time::{Speed, StepClock};
+use lab_base::error::{Error, Result};
+use lab_models::Recompute;
+use lab_results::{CheckpointRow, Checkpoints};
+
+use crate::run::figures::Figures;
+use crate::run::paper::Paper;
+use crate::run::session::flow;
+use crate::run::spec::{ParallelSpec, RunSpec};
+
+/// Savings are rounded down to this share of all of them.
+const UNITS: u64 = 1 << 14;
+
+/// The most dry runs that make a choice cheaper.
+const MOST_IMPROVEMENTS: usize = 1 << FEW_BLOCKS;
+
+/// Costs within this share are alike.
+const ALIKE: f64 = 1e-3;
+
+/// So many blocks are tried in every combination.
+const FEW_BLOCKS: usize = 6;
+
+/// More blocks than any network has that is read.
+const MOST_BLOCKS: usize = 1 << 12;
+
+/// A choice of blocks that are computed again.
+#[derive(Clone, Debug)]
+pub struct CheckpointChoice {
+    /// Their numbers.
+    pub blocks: Vec<usize>,
+    /// Blocks of the network.
+    pub of: usize,
+    /// The run with this choice.
+    pub spec: RunSpec,
+    /// Its dry run.
+    pub figures: Figures,
+    /// Dry runs made.
+    pub tried: usize,
+}
+
+/// What recomputing one block changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Block {
+    /// Bytes that the end of the forward pass holds less.
+    saved: u64,
+    /// Picoseconds that a step takes longer.
+    cost: u64,
+}
+
+/// A choice of which none with as much saved costs less.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Choice {
+    saved: u64,
+    cost: u64,
+    blocks: Vec<usize>,
+}
+
+impl Paper<'_> {
+    /// Chooses the blocks to compute again so that the run reserves at most `budget` bytes, or surely fits its card if there is none; `None` if it has no blocks,
+    /// or does not fit with all of them.
+    ///
+    /// # Errors
+    /// Those of runs; [`Error::Interrupted`].
+    pub fn checkpoints_within(
+        &self,
+        spec: &RunSpec,
+        speed: Speed,
+        budget: Option<u64>,
+    ) -> Result<Option<CheckpointChoice>> {
+        let of = self.blocks(spec)?;
+        if of == 0 {
+            return Ok(None);
+        }
+        let without = with(spec, Vec::new());
+        let figures = self.figures_of_change(&without)?;
+        if is_within(&figures, budget) {
+            return Ok(Some(CheckpointChoice { blocks: Vec::new(), of, spec: without, figures, tried: 1 }));
+        }
+        let alone: Vec<Vec<usize>> = std::iter::once(Vec::new()).chain((0..of).map(|block| vec![block])).collect();
+        let kept = side_by_side(&alone, self.stop, |blocks| self.kept(&with(spec, blocks.clone()), speed));
+        let kept: Vec<(u64, f64)> =
+            kept.into_iter().map(|one| one.ok_or(Error::Interrupted)?).collect::<Result<_>>()?;
+        let Some(((all, whole), each)) = kept.split_first() else { return Ok(None) };
+        let blocks: Vec<Block> = each
+            .iter()
+            .map(|(bytes, seconds)| Block {
+                saved: all.saturating_sub(*bytes),
+                cost: ((seconds - whole).max(0.0) * 1e12) as u64,
+            })
+            .collect();
+        let choices = cheapest(&blocks);
+        let room = budget.or(figures.room.map(|room| room.budget_bytes)).unwrap_or_default();
+        let missing = figures.allocated_bytes.saturating_sub(room);
+        // A choice that saves less than what is missing cannot fit: what it saves, it saves of the peak at most.
+        let (mut low, mut high) = (choices.partition_point(|choice| choice.saved < missing), choices.len());
+        let (mut found, mut tried) = (None, 2 + of);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let Some(choice) = choices.get(middle) else { break };
+            let spec = with(spec, choice.blocks.clone());
+            let figures = self.figures_of_change(&spec)?;
+            tried += 1;
+            if is_within(&figures, budget) {
+                found = Some(CheckpointChoice { blocks: choice.blocks.clone(), of, spec, figures, tried });
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        let Some(mut choice) = found else { return Ok(None) };
+        choice.tried = tried;
+        self.improved(&blocks, budget, choice).map(Some)
+    }
+
+    /// A choice with less recomputation that still fits: where blocks differ, the peak may lie in backward, where what is computed again is held, too. Of few blocks
+    /// every cheaper choice is run dry, of many those that leave out a block, or have a cheaper one for it.
+    fn improved(
+        &self,
+        blocks: &[Block],
+        budget: Option<u64>,
+        mut choice: CheckpointChoice,
+    ) -> Result<CheckpointChoice> {
+        let costs = || blocks.iter().map(|block| block.cost);
+        let (least, most) = (costs().min().unwrap_or_default(), costs().max().unwrap_or_default());
+        if (most - least) as f64 <= ALIKE * most as f64 {
+            return Ok(choice);
+        }
+        let most = choice.tried + MOST_IMPROVEMENTS;
+        let is_few = blocks.len() <= FEW_BLOCKS;
+        loop {
+            let others =
+                if is_few { every_cheaper(blocks, &choice.blocks) } else { neighbours(blocks, &choice.blocks) };
+            let mut found = None;
+            for chosen in others {
+                if choice.tried >= most {
+                    break;
+                }
+                choice.tried += 1;
+                let spec = with(&choice.spec, chosen.clone());
+                let figures = self.figures_of_change(&spec)?;
+                if is_within(&figures, budget) {
+                    found = Some(CheckpointChoice { blocks: chosen, spec, figures, ..choice.clone() });
+                    break;
+                }
+            }
+            match found {
+                Some(found) if is_few => return Ok(found),
+                Some(found) => choice = found,
+                None => return Ok(choice),
+            }
+        }
+    }
+
+    /// The choice beside no checkpointing, every block, and segments of √n blocks where the network has them.
+    ///
+    /// # Errors
+    /// Those of runs.
+    pub fn beside_others(&self, choice: &CheckpointChoice, speed: Speed, budget: u64) -> Result<Checkpoints> {
+        let ways = [
+            ("none", None, 0),
+            ("blocks", Some(Recompute::Blocks), choice.of),
+            ("sqrt", Some(Recompute::Sqrt), choice.of),
+            ("chosen", choice.spec.model.checkpoint.clone(), choice.blocks.len()),
+        ];
+        let mut rows = Vec::new();
+        for (name, checkpoint, recomputed) in ways {
+            let mut spec = choice.spec.clone();
+            spec.model.checkpoint = checkpoint;
+            let figures = match self.figures_of_change(&spec) {
+                Ok(figures) => figures,
+                // Networks of transformers have no segments.
+                Err(error) if error.is_usage() => continue,
+                Err(error) => return Err(error),
+            };
+            rows.push(CheckpointRow {
+                name: name.into(),
+                recomputed,
+                seconds: self.step_seconds(&spec, speed)?,
+                peak_bytes: figures.allocated_bytes,
+                reserved_bytes: figures.reserved_bytes,
+                fits: figures.reserved_bytes <= budget,
+            });
+        }
+        let blocks = Recompute::These(choice.blocks.clone()).to_string();
+        Ok(Checkpoints { budget_bytes: budget, blocks, of: choice.of, tried: choice.tried, rows })
+    }
+
+    /// Number of a network's blocks.
+    fn blocks(&self, spec: &RunSpec) -> Result<usize> {
+        let has = |block: usize| match self.session(&with(spec, vec![block])) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_usage() => Ok(false),
+            Err(error) => Err(error),
+        };
+        let (mut low, mut high) = (0, MOST_BLOCKS);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if has(middle)? { low = middle + 1 } else { high = middle }
+        }
+        Ok(low)
+    }
+
+    /// Bytes that are held at the end of the second step's first forward pass, and seconds of that step.
+    fn kept(&self, spec: &RunSpec, speed: Speed) -> Result<(u64, f64)> {
+        let ranks = spec.parallel.data_parallel.unwrap_or(1).max(1);
+        let mut alone = RunSpec { parallel: ParallelSpec::default(), ..spec.endless() };
+        alone.training.batch = alone.training.batch.map(|batch| batch / ranks);
+        alone.training.accumulate = None;
+        let session = self.session(&alone)?;
+        let device = session.target.open()?;
+        let clock = StepClock::new(speed);
+        device.set_meter(clock.clone());
+        let mut ends = Vec::new();
+        let result = session.train_steps(&device, 2, &mut |_| {
+            ends.push(clock.seconds());
+            flow(self.stop)
+        })?;
+        let seconds = match ends[..] {
+            [first, second] => second - first,
+            _ if (self.stop)() => return Err(Error::Interrupted),
+            _ => ends.last().copied().unwrap_or(0.0),
+        };
+        let of_forward = result.rows.iter().rev().find(|row| row.label.ends_with(".forward"));
+        Ok((of_forward.map_or(0, |row| row.allocated), seconds))
+    }
+}
+
+/// True if a run reserves at most so many bytes, or surely fits its card if no number is given.
+fn is_within(figures: &Figures, budget: Option<u64>) -> bool {
+    budget.map_or(figures.fits_surely() == Some(true), |bytes| figures.reserved_bytes <= bytes)
+}
+
+/// The run with these blocks computed again.
+fn with(spec: &RunSpec, blocks: Vec<usize>) -> RunSpec {
+    let mut spec = spec.clone();
+    spec.model.checkpoint = if blocks.is_empty() { None } else { Some(Recompute::These(blocks)) };
+    spec
+}
+
+fn cost(blocks: &[Block], chosen: &[usize]) -> u64 {
+    chosen.iter().filter_map(|block| blocks.get(*block)).map(|block| block.cost).sum()
+}
+
+/// Every choice of few blocks that costs less than this one, the cheapest first.
+fn every_cheaper(blocks: &[Block], chosen: &[usize]) -> Vec<Vec<usize>> {
+    let most = cost(blocks, chosen);
+    let sets = (0_usize..1 << blocks.len())
+        .map(|set| (0..blocks.len()).filter(|block| set >> block & 1 == 1).collect::<Vec<usize>>());
+    let mut cheaper: Vec<Vec<usize>> = sets.filter(|set| cost(blocks, set) < most).collect();
+    cheaper.sort_by_key(|set| cost(blocks, set));
+    cheaper
+}
+
+/// The choices that leave out one block of this one, or have a cheaper one for it, the cheapest first.
+fn neighbours(blocks: &[Block], chosen: &[usize]) -> Vec<Vec<usize>> {
+    let most = cost(blocks, chosen);
+    let mut others: Vec<Vec<usize>> = Vec::new();
+    for left_out in chosen {
+        let rest: Vec<usize> = chosen.iter().copied().filter(|block| block != left_out).collect();
+        for other in (0..blocks.len()).filter(|block| !chosen.contains(block)) {
+            let mut with_other = [rest.as_slice(), &[other]].concat();
+            with_other.sort_unstable();
+            others.push(with_other);
+        }
+        others.push(rest);
+    }
+    others.retain(|set| cost(blocks, set) < most);
+    others.sort_by_key(|set| cost(blocks, set));
+    others
+}
+
+/// Returns the cheapest choice for each saving, both rising.
+fn cheapest(blocks: &[Block]) -> Vec<Choice> {
+    let all: u64 = blocks.iter().map(|block| block.saved).sum();
+    let unit = (all / UNITS).max(1);
+    let mut best = vec![Choice { saved: 0, cost: 0, blocks: Vec::new() }];
+    for (number, block) in blocks.iter().enumerate() {
+        let saved = block.saved / unit * unit;
+        let taken: Vec<Choice> = best
+            .iter()
+            .map(|choice| Choice {
+                saved: choice.saved + saved,
+                cost: choice.cost + block.cost,
+                blocks: choice.blocks.iter().copied().chain([number]).collect(),
+            })
+            .collect();
+        // The sort keeps the order of equals: those without this block, which have earlier ones.
+        best.extend(taken);
+        best.sort_by(|a, b| b.saved.cmp(&a.saved).then(a.cost.cmp(&b.cost)));
+        let mut least = u64::MAX;
+        best.retain(|choice| {
+            let is_less = choice.cost < least;
+            least = least.min(choice.cost);
+            is_less
+        });
+    }
+    best.reverse();
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use lab_base::speeds::DataSheet;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn no_choice_that_saves_as_much_costs_less() {
+        let blocks: Vec<Block> =
+            [(7, 3), (5, 3), (5, 3), (9, 5), (2, 1), (11, 9)].map(|(saved, cost)| Block { saved, cost }).into();
+        let choices = cheapest(&blocks);
+        for set in 0_usize..1 << blocks.len() {
+            let chosen = || (0..blocks.len()).filter(|block| set >> block & 1 == 1).map(|block| blocks[block]);
+            let (saved, cost): (u64, u64) = (chosen().map(|b| b.saved).sum(), chosen().map(|b| b.cost).sum());
+            let best = choices.iter().find(|choice| choice.saved >= saved).unwrap();
+            assert!(best.cost <= cost, "{set:b}: {saved} for {cost}, {best:?}");
+        }
+        assert!(choices.windows(2).all(|two| two[0].saved < two[1].saved && two[0].cost < two[1].cost));
+    }
+
+    #[test]
+    fn of_blocks_that_are_alike_the_first_are_chosen() {
+        let choices = cheapest(&[Block { saved: 512, cost: 4 }; 5]);
+        let chosen: Vec<Vec<usize>> = choices.into_iter().map(|choice| choice.blocks).collect();
+        assert_eq!(chosen, [vec![], vec![0], vec![0, 1], vec![0, 1, 2], vec![0, 1, 2, 3], vec![0, 1, 2, 3, 4]]);
+    }
+
+    #[test]
+    fn no_choice_of_blocks_within_the_budget_takes_less_time() {
+        let paper = Paper::new(&[], &|| false);
+        let speed = Speed::from_data_sheet(&DataSheet { gb_per_s: 1008.0, f32_tflops: 82.6, f16_tflops: 165.2 }, 89);
+        let gpt = json!({"model": "gpt", "layers": 4, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300, "batch": 16, "optimizer": "sgd"});
+        // Five stages of different sizes.
+        let vgg = json!({"model": "vgg16", "image": 224, "width": 8, "batch": 8, "optimizer": "sgd"});
+        for (fields, blocks) in [(gpt, 4), (vgg, 5)] {
+            let Value::Object(fields) = fields else { panic!("no object") };
+            let spec = RunSpec::of_fields(&fields).unwrap();
+            let all: Vec<(u64, f64)> = (0_usize..1 << blocks)
+                .map(|set| {
+                    let run = with(&spec, (0..blocks).filter(|block| set >> block & 1 == 1).collect());
+                    let figures = paper.figures_of_change(&run).unwrap();
+                    (figures.reserved_bytes, paper.step_seconds(&run, speed).unwrap())
+                })
+                .collect();
+            let (none, every) = (all.first().unwrap().0, all.last().unwrap().0);
+            for share in 0..5 {
+                let budget = every + (none - every) * share / 4;
+                let choice = paper.checkpoints_within(&spec, speed, Some(budget)).unwrap().unwrap();
+                assert!(choice.figures.reserved_bytes <= budget && choice.of == blocks);
+                let chosen = paper.step_seconds(&choice.spec, speed).unwrap();
+                let least = all.iter().filter(|(bytes, _)| *bytes <= budget).map(|(_, seconds)| *seconds);
+                let least = least.min_by(f64::total_cmp).unwrap();
+                assert!(chosen <= least * (1.0 + 1e-9), "{fields:?} {budget}: {:?}, {chosen} {least}", choice.blocks);
+            }
+        }
+    }
+}
