@@ -13,7 +13,7 @@ from unittest import mock
 DRIVER = Path(__file__).resolve().parents[2] / "lab/src/any_model/driver"
 sys.path.insert(0, str(DRIVER))
 
-from vramlab_driver import diffusion, graph, inputs, names, program, tuning  # type: ignore[import-not-found]  # noqa: E402
+from vramlab_driver import diffusion, graph, inputs, names, program, run, tuning  # type: ignore[import-not-found]  # noqa: E402
 from vramlab_driver.plan import Plan, Refused  # type: ignore[import-not-found]  # noqa: E402
 
 OPTIONS: dict[str, Any] = {
@@ -213,7 +213,24 @@ class Programs(unittest.TestCase):
         self.assertIn("to_card(value)", text)
 
 
+class Blocks:
+    """A part of a network that reads its configuration."""
+
+    def __init__(self, config: Any) -> None:
+        self.heads = config.heads
+        self.blocks = config.budget // config.ratio
+
+
 class Names(unittest.TestCase):
+    def test_fields_that_a_configuration_leaves_empty_are_named(self) -> None:
+        said = ""
+        try:
+            Blocks(types.SimpleNamespace(heads=2, budget=None, ratio=None, unread=None))
+        except TypeError as error:
+            said = run.left_empty(error)
+        self.assertEqual(said, "; its configuration leaves empty: budget, ratio")
+        self.assertEqual(run.left_empty(ValueError("no traceback")), "")
+
     def test_a_configuration_is_cut_with_its_lists(self) -> None:
         config = {"num_hidden_layers": 3, "layer_types": ["a", "b", "a"], "sizes": [1, 2]}
         source = names.Source("transformers", "x", config, "/config.json")
