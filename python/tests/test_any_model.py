@@ -173,6 +173,16 @@ class Inputs(unittest.TestCase):
         self.assertNotIn("pixel_values", expressions(without))
         self.assertIn("without pictures", without.notes[0])
 
+    def test_a_configuration_without_eyes_or_with_others_has_no_pictures(self) -> None:
+        sizes: dict[str, Any] = {"vocab_size": 100, "hidden_size": 64, "image_token_id": 90}
+        arguments = "input_ids, pixel_values, image_grid_thw, labels"
+        blind = planned(network("AForConditionalGeneration", arguments, vision_config=None, **sizes))
+        self.assertEqual(list(expressions(blind)), ["input_ids", "labels"])
+        vision = types.SimpleNamespace(patch_size=14, out_hidden_size=32)
+        other = planned(network("AForConditionalGeneration", arguments, vision_config=vision, **sizes))
+        self.assertEqual(list(expressions(other)), ["input_ids", "labels"])
+        self.assertIn("out_hidden_size is 32, and its text's hidden_size 64", other.notes[0])
+
     def test_a_class_that_takes_nothing_known_is_refused(self) -> None:
         with self.assertRaisesRegex(Refused, "takes molecule: none of these inputs is known"):
             planned(network("AModel", "molecule"))

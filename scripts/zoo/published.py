@@ -104,7 +104,7 @@ MODELS.update({
                                   num_experts_per_tok=10, moe_intermediate_size=512, shared_expert_intermediate_size=512, rope_theta=10000000),
     "llama-4-scout": dict(model_type="llama4", architectures=["Llama4ForConditionalGeneration"],
                           text_config=dict(model_type="llama4_text", max_position_embeddings=10485760),
-                          vision_config=dict(model_type="llama4_vision_model", hidden_size=1408, image_size=336), **BF16),
+                          vision_config=dict(model_type="llama4_vision_model", hidden_size=1408, image_size=336, vision_output_dim=4096), **BF16),
     "falcon-h1-0.5b": decoder("falcon_h1", "FalconH1ForCausalLM", 32784, 1024, 2048, 36, 8, 2, 16384, head_dim=64, mamba_d_ssm=1536, mamba_n_heads=24,
                               mamba_d_head=64, mamba_d_state=128),
     "granite-4.0-h-micro": decoder("granitemoehybrid", "GraniteMoeHybridForCausalLM", 100352, 2048, 8192, 40, 32, 8, 131072, num_local_experts=0,

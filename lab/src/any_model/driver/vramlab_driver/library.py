@@ -126,7 +126,8 @@ def tokens_of_pictures(torch, model, made, options, facts):
             found = ask(**vision)
     except Exception:
         return None
-    found = getattr(found, "pooler_output", found)
+    parts = [getattr(found, name, None) for name in ("pooler_output", "last_hidden_state")]
+    found = next((part for part in parts if part is not None), found)
     if isinstance(found, (list, tuple)):
         return sum(part.shape[-2] if part.dim() > 1 else 1 for part in found)
     return found.numel() // found.shape[-1]
