@@ -13,7 +13,7 @@ from unittest import mock
 DRIVER = Path(__file__).resolve().parents[2] / "lab/src/any_model/driver"
 sys.path.insert(0, str(DRIVER))
 
-from vramlab_driver import diffusion, graph, inputs, names, program, run, tuning  # type: ignore[import-not-found]  # noqa: E402
+from vramlab_driver import classes, diffusion, graph, inputs, names, program, run, tuning  # type: ignore[import-not-found]  # noqa: E402
 from vramlab_driver.plan import Plan, Refused  # type: ignore[import-not-found]  # noqa: E402
 
 OPTIONS: dict[str, Any] = {
@@ -77,6 +77,11 @@ class Tuning(unittest.TestCase):
         self.assertEqual(imports, ["from peft import LoraConfig, get_peft_model"])
         config = "LoraConfig(r=8, target_modules=['q_proj', 'v_proj'], lora_dropout=0.1, task_type=\"CAUSAL_LM\")"
         self.assertEqual(lines, [f"model = get_peft_model(model, {config})"])
+
+    def test_a_regular_expression_is_handed_to_peft_whole(self) -> None:
+        with mock.patch.object(tuning, "needs"):
+            _, lines = tuning.adapters(self.plan(), {**OPTIONS, "lora": 8, "lora_target": r"layers.[\d]+.(q|k)_proj"})
+        self.assertIn(r"target_modules='layers.[\\d]+.(q|k)_proj'", lines[0])
 
     def test_what_is_missing_is_named(self) -> None:
         with mock.patch("importlib.util.find_spec", return_value=None), self.assertRaises(Refused) as caught:
@@ -223,6 +228,13 @@ class Programs(unittest.TestCase):
         self.assertIn("to_card(value)", text)
 
 
+class Llama4ForConditionalGeneration:
+    """As in a release whose forward pass fails."""
+
+    def forward(self, outputs: Any) -> Any:
+        return outputs.image_outputs
+
+
 class Blocks:
     """A part of a network that reads its configuration."""
 
@@ -232,6 +244,13 @@ class Blocks:
 
 
 class Names(unittest.TestCase):
+    def test_a_class_that_fails_by_itself_gives_way_to_that_of_its_text(self) -> None:
+        library = types.SimpleNamespace(Llama4ForCausalLM=Blocks)
+        found = classes.text_alone(library, Llama4ForConditionalGeneration)
+        self.assertIs(found[0], Blocks)
+        self.assertIn("asks for outputs.image_outputs, which no output has", found[1])
+        self.assertIsNone(classes.text_alone(library, Blocks))
+
     def test_fields_that_a_configuration_leaves_empty_are_named(self) -> None:
         said = ""
         try:

@@ -23,9 +23,9 @@ WITHOUT_LENGTH = ("vit", "convnext", "swin", "dinov2", "dinov3_vit", "segformer"
                   "clip", "siglip", "whisper", "timesfm")
 
 
-# Networks that an H200 does not hold: they are built twice.
+# Networks that an H200 does not hold, which are built twice, and one of a step for each token.
 LARGE = ("qwen3-30b-a3b", "mixtral-8x7b", "gpt-oss-20b", "deepseek-v3", "glm-4.5-air", "phi-3.5-moe", "qwen3-next-80b-a3b", "llama-4-scout",
-         "jamba-1.5-mini", "mistral-small-3.1-24b", "mistral-large4", "deepseek-v2-lite", "nemotron-h")
+         "jamba-1.5-mini", "mistral-small-3.1-24b", "mistral-large4", "deepseek-v2-lite", "nemotron-h", "rwkv-4-169m")
 
 
 def configurations():
