@@ -13,7 +13,7 @@ from unittest import mock
 DRIVER = Path(__file__).resolve().parents[2] / "lab/src/any_model/driver"
 sys.path.insert(0, str(DRIVER))
 
-from vramlab_driver import diffusion, graph, inputs, names, program, tuning  # type: ignore[import-not-found]  # noqa: E402
+from vramlab_driver import classes, diffusion, graph, inputs, names, program, run, tuning  # type: ignore[import-not-found]  # noqa: E402
 from vramlab_driver.plan import Plan, Refused  # type: ignore[import-not-found]  # noqa: E402
 
 OPTIONS: dict[str, Any] = {
@@ -77,6 +77,11 @@ class Tuning(unittest.TestCase):
         self.assertEqual(imports, ["from peft import LoraConfig, get_peft_model"])
         config = "LoraConfig(r=8, target_modules=['q_proj', 'v_proj'], lora_dropout=0.1, task_type=\"CAUSAL_LM\")"
         self.assertEqual(lines, [f"model = get_peft_model(model, {config})"])
+
+    def test_a_regular_expression_is_handed_to_peft_whole(self) -> None:
+        with mock.patch.object(tuning, "needs"):
+            _, lines = tuning.adapters(self.plan(), {**OPTIONS, "lora": 8, "lora_target": r"layers.[\d]+.(q|k)_proj"})
+        self.assertIn(r"target_modules='layers.[\\d]+.(q|k)_proj'", lines[0])
 
     def test_what_is_missing_is_named(self) -> None:
         with mock.patch("importlib.util.find_spec", return_value=None), self.assertRaises(Refused) as caught:
@@ -173,6 +178,16 @@ class Inputs(unittest.TestCase):
         self.assertNotIn("pixel_values", expressions(without))
         self.assertIn("without pictures", without.notes[0])
 
+    def test_a_configuration_without_eyes_or_with_others_has_no_pictures(self) -> None:
+        sizes: dict[str, Any] = {"vocab_size": 100, "hidden_size": 64, "image_token_id": 90}
+        arguments = "input_ids, pixel_values, image_grid_thw, labels"
+        blind = planned(network("AForConditionalGeneration", arguments, vision_config=None, **sizes))
+        self.assertEqual(list(expressions(blind)), ["input_ids", "labels"])
+        vision = types.SimpleNamespace(patch_size=14, out_hidden_size=32)
+        other = planned(network("AForConditionalGeneration", arguments, vision_config=vision, **sizes))
+        self.assertEqual(list(expressions(other)), ["input_ids", "labels"])
+        self.assertIn("out_hidden_size is 32, and its text's hidden_size 64", other.notes[0])
+
     def test_a_class_that_takes_nothing_known_is_refused(self) -> None:
         with self.assertRaisesRegex(Refused, "takes molecule: none of these inputs is known"):
             planned(network("AModel", "molecule"))
@@ -213,7 +228,38 @@ class Programs(unittest.TestCase):
         self.assertIn("to_card(value)", text)
 
 
+class Llama4ForConditionalGeneration:
+    """As in a release whose forward pass fails."""
+
+    def forward(self, outputs: Any) -> Any:
+        return outputs.image_outputs
+
+
+class Blocks:
+    """A part of a network that reads its configuration."""
+
+    def __init__(self, config: Any) -> None:
+        self.heads = config.heads
+        self.blocks = config.budget // config.ratio
+
+
 class Names(unittest.TestCase):
+    def test_a_class_that_fails_by_itself_gives_way_to_that_of_its_text(self) -> None:
+        library = types.SimpleNamespace(Llama4ForCausalLM=Blocks)
+        found = classes.text_alone(library, Llama4ForConditionalGeneration)
+        self.assertIs(found[0], Blocks)
+        self.assertIn("asks for outputs.image_outputs, which no output has", found[1])
+        self.assertIsNone(classes.text_alone(library, Blocks))
+
+    def test_fields_that_a_configuration_leaves_empty_are_named(self) -> None:
+        said = ""
+        try:
+            Blocks(types.SimpleNamespace(heads=2, budget=None, ratio=None, unread=None))
+        except TypeError as error:
+            said = run.left_empty(error)
+        self.assertEqual(said, "; its configuration leaves empty: budget, ratio")
+        self.assertEqual(run.left_empty(ValueError("no traceback")), "")
+
     def test_a_configuration_is_cut_with_its_lists(self) -> None:
         config = {"num_hidden_layers": 3, "layer_types": ["a", "b", "a"], "sizes": [1, 2]}
         source = names.Source("transformers", "x", config, "/config.json")

@@ -11,8 +11,9 @@ use crate::settings::{MAX_CARDS, settings};
 /// Reserved ranges are multiples of this, as on the card.
 pub(crate) const GRANULARITY: usize = 2 << 20;
 
-/// Size of a card's range. With expandable segments PyTorch reserves more than the whole memory for each stream.
-const RANGE: usize = 4 << 40;
+/// Addresses of all cards, and the most of one card. With expandable segments PyTorch reserves more than the whole memory for each stream.
+const ADDRESSES: usize = 64 << 40;
+const MOST_OF_A_CARD: usize = 16 << 40;
 
 /// Start of the first card's range, far from where Linux places programs and libraries.
 const BASE: usize = 0x1000_0000_0000;
@@ -25,6 +26,13 @@ struct Range {
     holes: BTreeMap<usize, usize>,
 }
 
+/// Size of a card's range.
+static RANGE: LazyLock<usize> = LazyLock::new(|| range_of(settings().cards));
+
+fn range_of(cards: usize) -> usize {
+    (ADDRESSES / cards.next_power_of_two()).min(MOST_OF_A_CARD)
+}
+
 static BASES: LazyLock<Vec<usize>> = LazyLock::new(|| (0..settings().cards).map(reserve).collect());
 
 static RANGES: LazyLock<Mutex<Vec<Range>>> = LazyLock::new(|| {
@@ -34,11 +42,11 @@ static RANGES: LazyLock<Mutex<Vec<Range>>> = LazyLock::new(|| {
 
 fn reserve(card: usize) -> usize {
     debug_assert!(card < MAX_CARDS);
-    let wanted = BASE + card * RANGE;
+    let wanted = BASE + card * *RANGE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     for (address, fixed) in [(wanted, libc::MAP_FIXED_NOREPLACE), (0, 0)] {
         // SAFETY: replaces no mapping (`MAP_FIXED_NOREPLACE`, or an address of the kernel's choice).
-        let got = unsafe { libc::mmap(address as *mut _, RANGE, libc::PROT_NONE, flags | fixed, -1, 0) };
+        let got = unsafe { libc::mmap(address as *mut _, *RANGE, libc::PROT_NONE, flags | fixed, -1, 0) };
         if got != libc::MAP_FAILED && (fixed == 0 || got as usize == wanted) {
             return got as usize;
         }
@@ -51,14 +59,14 @@ fn reserve(card: usize) -> usize {
 
 /// Returns the card to which an address belongs.
 pub(crate) fn card_of(address: usize) -> Option<usize> {
-    BASES.iter().position(|base| (*base..*base + RANGE).contains(&address))
+    BASES.iter().position(|base| (*base..*base + *RANGE).contains(&address))
 }
 
 /// Reserves addresses of a card. The size is a multiple of [`GRANULARITY`].
 pub(crate) fn take(card: usize, bytes: usize) -> Option<usize> {
     let mut ranges = RANGES.lock().unwrap_or_else(PoisonError::into_inner);
     let range = ranges.get_mut(card)?;
-    if bytes <= range.base + RANGE - range.next {
+    if bytes <= range.base + *RANGE - range.next {
         let address = range.next;
         range.next += bytes;
         return Some(address);
@@ -87,4 +95,18 @@ pub(crate) fn give(address: usize, bytes: usize) {
         end += size;
     }
     range.holes.insert(start, end - start);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_alone_has_room_for_the_largest_networks_and_many_have_each_their_own() {
+        for cards in 1..=MAX_CARDS {
+            let range = range_of(cards);
+            assert!(cards * range <= ADDRESSES && range >= 4 << 40, "{cards}");
+        }
+        assert_eq!(range_of(1), MOST_OF_A_CARD);
+    }
 }

@@ -7,6 +7,7 @@ use lab::Error;
 use lab::any_model::{Driver, Told, answer, environment, file_of, options};
 use lab::cards::Card;
 use lab::changes::CHECKPOINTING;
+use lab::figures::short;
 use lab::models::Recompute;
 use lab::rehearse::{Rehearsed, Request, RequestedCard, Stop, rehearse};
 use lab::results::{TrainResult, command};
@@ -22,7 +23,7 @@ use crate::{interrupt, output};
 
 /// The card whose kernels count if none is named, as for other predictions; its memory is then more than any card has.
 const CARD: &str = "h100";
-const ENDLESS: u64 = 2 << 40;
+const ENDLESS: u64 = 8 << 40;
 
 /// Rehearses the network and writes the answer.
 ///
@@ -106,6 +107,14 @@ impl Training<'_> {
     /// Rehearses what may make it fit: checkpointing, a smaller batch, and both.
     fn tries(&self, found: &Rehearsed, spec: &RunSpec) -> Result<Tries> {
         let mut tries = Tries { order: "Try (each was rehearsed)".into(), ..Tries::default() };
+        if let Some(states) = found.result.states_beyond_the_card() {
+            tries.order = format!(
+                "Nothing here makes it fit: parameters, gradients and optimizer states alone take {}",
+                short(states)
+            );
+            tries.not_here = lab::section::NOT_HERE.into();
+            return Ok(tries);
+        }
         let mut failed = Vec::new();
         for change in changes(spec, found.result.share_that_fits()) {
             self.ui.tell(format!("it does not fit: rehearsing it with {}", change.words));
@@ -197,7 +206,7 @@ fn request(command: Vec<OsString>, spec: &RunSpec) -> Request {
     };
     // As a script: until memory is flat, unless the run says how many steps.
     let stop = Stop { settled: spec.training.steps.is_none(), ..Stop::default() };
-    Request { environment: environment(spec), stop, ..Request::new(command, card) }
+    Request { environment: environment(spec), stop, enough: Some(ENDLESS), ..Request::new(command, card) }
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ pub enum LoraTarget {
     AllLinear,
     /// The layers whose paths end with one of these names.
     Names(Vec<String>),
+    /// The layers whose whole paths match this regular expression of Python; only PEFT itself reads it.
+    Pattern(String),
 }
 
 impl LoraTarget {
@@ -36,6 +38,7 @@ impl LoraTarget {
         match self {
             Self::AllLinear => !OUTPUT_LAYERS.contains(&path),
             Self::Names(names) => names.iter().any(|name| is_named(path, name)),
+            Self::Pattern(_) => false,
         }
     }
 }
@@ -52,6 +55,9 @@ impl FromStr for LoraTarget {
         if text == "all-linear" {
             return Ok(Self::AllLinear);
         }
+        if text.contains(['*', '|', '\\', '(', '[', '^', '$', '+', '?']) {
+            return Ok(Self::Pattern(text.into()));
+        }
         let names: Vec<String> = text.split(',').map(|name| name.trim().to_string()).collect();
         if names.iter().any(String::is_empty) {
             return Err(format!("{text:?}: expected all-linear, or names of layers, as in q_proj,v_proj"));
@@ -65,6 +71,7 @@ impl fmt::Display for LoraTarget {
         match self {
             Self::AllLinear => f.write_str("all-linear"),
             Self::Names(names) => f.write_str(&names.join(",")),
+            Self::Pattern(text) => f.write_str(text),
         }
     }
 }
@@ -111,6 +118,7 @@ impl Lora {
                 let has = |name: &String| adapted().any(|layer| is_named(layer, name));
                 names.iter().find(|name| !has(name)).map(String::as_str)
             }
+            LoraTarget::Pattern(text) => Some(text.as_str()),
         };
         match missing {
             Some(name) => {
@@ -137,6 +145,8 @@ mod tests {
         assert!(lora("lm_head").of_layer("lm_head").is_some());
         assert!(lora("default").of_layer("q_proj.lora_A.default").is_none());
         assert_eq!(lora("q, v").target.to_string(), "q,v");
+        let pattern = lora(r"layers.[\d]+.(q|k),?_proj").target;
+        assert_eq!((pattern.to_string().as_str(), pattern.covers(path)), (r"layers.[\d]+.(q|k),?_proj", false));
         assert!("q,,v".parse::<LoraTarget>().unwrap_err().contains("expected all-linear"));
     }
 }

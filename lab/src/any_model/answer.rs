@@ -27,7 +27,7 @@ pub fn answer(chosen: ChosenNetwork, rehearsed: &Rehearsed, spec: &RunSpec) -> R
     };
     let more = found.with_memory_enough.as_ref().filter(|more| more.fits == Some(true));
     if found.fits == Some(false) && more.is_none() {
-        return Err(failed("even a card with four times the memory is too small to show what it needs".into()));
+        return Err(failed("even a card of 8 TiB is too small to show what it needs".into()));
     }
     let (allocated, reserved) =
         more.map_or((rank.peak_allocated, rank.peak_reserved), |more| (more.peak_allocated, more.peak_reserved));

@@ -9,13 +9,13 @@ use super::peak;
 use super::places::working_folder;
 use super::request::{Request, RequestedCard};
 
-/// Memory of the larger card: a multiple of the requested card's, and at least this many bytes.
+/// Memory of the larger card, as a multiple of the requested card's, and the least of it unless the request says: a script that always grows fills it.
 const TIMES: u64 = 4;
 const LEAST: u64 = 256 << 30;
 
 /// Returns the request for the same script on the larger card. Files that the script would write are discarded.
 pub(super) fn request(request: &Request) -> Request {
-    let total_bytes = request.card.total_bytes.saturating_mul(TIMES).max(LEAST);
+    let total_bytes = request.card.total_bytes.saturating_mul(TIMES).max(request.enough.unwrap_or(LEAST));
     let card = RequestedCard { total_bytes, ..request.card.clone() };
     Request { card, keep_outputs: None, silent: true, ..request.clone() }
 }

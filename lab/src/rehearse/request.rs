@@ -41,6 +41,8 @@ pub struct Request {
     pub keep_outputs: Option<PathBuf>,
     /// True if a script that ran out of memory runs once more, with enough memory, to find what it needs.
     pub needs: bool,
+    /// Least memory of the card that has enough of it, if not the usual. Bytes.
+    pub enough: Option<u64>,
     /// True if the script's output is hidden.
     pub silent: bool,
     /// True if connections beyond this machine are refused.
@@ -65,6 +67,7 @@ impl Request {
             values: true,
             keep_outputs: None,
             needs: false,
+            enough: None,
             silent: true,
             offline: false,
             make_data: None,

@@ -8,7 +8,7 @@ use lab_base::error::{Error, Result};
 use lab_base::figures::counted;
 use lab_imports::huggingface::{self, Keep, MAX_GRAD_NORM};
 use lab_imports::model_file;
-use lab_models::{Defaults, Input, Lora, Quantized};
+use lab_models::{Defaults, Input, Lora, LoraTarget, Quantized};
 use lab_training::data::{DataSpec, Split, Synthetic};
 use lab_training::pipeline;
 use lab_training::record::RowsKept;
@@ -233,6 +233,10 @@ fn lora(spec: &RunSpec, network: &Network) -> Result<Option<Lora>> {
         Some(target) => target.clone(),
         None => network.lora_target()?,
     };
+    if matches!(target, LoraTarget::Pattern(_)) {
+        let problem = "vramlab does not support regular expressions for names of layers by itself; your Python does";
+        return Err(Error::usage("lora", format!("{problem}: vramlab predict config.json --python PATH")));
+    }
     let dropout = lora_dropout.unwrap_or(0.0);
     if !(0.0..1.0).contains(&dropout) {
         return Err(Error::usage("lora-dropout", format!("probability {dropout} is outside 0..1")));

@@ -175,3 +175,15 @@ def test_a_tensor_over_memory_of_another_package_is_still_a_copy(values):
     values.call(lambda one: one.tolist(), "tolist", (shared,), {})
     [place] = values.reads.places.values()
     assert place["operator"] == "tolist"
+
+
+def test_known_numbers_as_the_sizes_of_a_view_are_shown(values):
+    shown = []
+    height, width = known(values, 2), known(values, 3)
+
+    def view(_tensor, *_sizes):
+        shown.append(len(values.library.shown))
+
+    values.call(view, "view", (on_card(*range(6)), height, width, 1), {})
+    values.call(view, "view", (on_card(*range(6)), 2, 3), {})
+    assert shown == [2, 0], "plain sizes are read by nobody"

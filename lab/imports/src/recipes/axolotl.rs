@@ -167,7 +167,7 @@ fn adapters(keys: &Keys<'_>, taken: &mut Taken<'_>) {
     match keys.text("adapter") {
         None => {}
         Some("lora" | "qlora") => {
-            let named = taken.targets(keys, "lora_target_modules");
+            let named = taken.targets_or_pattern(keys, "lora_target_modules");
             let target = if keys.is_on("lora_target_linear") { Some("all-linear".to_string()) } else { named };
             taken.adapters(keys.whole("lora_r").unwrap_or(RANK), target, keys.number("lora_dropout"));
         }

@@ -89,6 +89,11 @@ fn number(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.parse().ok()).filter(|number: &f64| number.is_finite())
 }
 
+/// True if a text is a regular expression, not the name of a layer.
+fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '|', '\\', '(', '[', '^', '$', '+', '?'])
+}
+
 /// Returns ` (did you mean …?)` if a known key differs in at most two letters, or in one of a short one.
 fn nearly(name: &str, known: impl Iterator<Item = &'static str>) -> String {
     let most = if name.len() < 8 { 1 } else { 2 };
@@ -213,10 +218,17 @@ impl<'a> Taken<'a> {
         }
     }
 
-    /// Sets the layers with adapters from a key that lists names, or that holds a regular expression, which is not supported.
+    /// Returns the layers with adapters from a key that lists names, or that is one regular expression of PEFT.
+    pub(super) fn targets_or_pattern(&mut self, keys: &Keys<'_>, name: &str) -> Option<String> {
+        match keys.text(name).filter(|text| is_pattern(text)) {
+            Some(pattern) => Some(pattern.into()),
+            None => self.targets(keys, name),
+        }
+    }
+
+    /// Returns the layers with adapters from a key that lists names. A regular expression is an error.
     pub(super) fn targets(&mut self, keys: &Keys<'_>, name: &str) -> Option<String> {
         let value = keys.value(name)?;
-        let is_pattern = |text: &str| text.contains(['*', '|', '\\', '(', '[', '^', '$']);
         let names = keys.texts(name);
         if names.iter().any(|name| is_pattern(name)) || value.as_str().is_some_and(is_pattern) {
             self.unsupported(name, value, Some("lora-target"));

@@ -72,6 +72,10 @@ impl Recipe {
     fn of_keys(file: String, keys: Map<String, Value>, text: &str) -> Result<Option<Self>> {
         let Some((trainer, because)) = trainer::recognised(&keys) else { return not_a_recipe(&file, &keys) };
         let all = Keys::new(&keys);
+        if trainer == Trainer::Torchtune && all.value("optimizer").is_none() {
+            let problem = "describes an evaluation, a generation or a quantization of torchtune, not a training";
+            return Err(Error::usage(&file, problem));
+        }
         let network = match trainer {
             Trainer::Axolotl => all.text("base_model").map(String::from),
             Trainer::LlamaFactory | Trainer::Trl => all.text("model_name_or_path").map(String::from),

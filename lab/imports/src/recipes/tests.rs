@@ -162,8 +162,8 @@ fn every_key_is_named() {
         (AXOLOTL, "adapter: llama-adapter\n", "adapter=llama-adapter", Some("lora")),
         (
             AXOLOTL,
-            "adapter: lora\nlora_target_modules: 'layers.[0-9]+.(q|k)_proj'\n",
-            "lora_target_modules=layers.[0-9]+.(q|k)_proj",
+            "adapter: lora\nlora_target_modules: ['layers.[0-9]+.q_proj']\n",
+            "lora_target_modules=[\"layers.[0-9]+.q_proj\"]",
             Some("lora-target"),
         ),
         (LLAMA_FACTORY, "deepspeed: ds_z3.json\n", "deepspeed=ds_z3.json", Some("data-parallel")),
@@ -177,6 +177,9 @@ fn every_key_is_named() {
         assert_eq!(refused(&counted), [named], "{}", recipe.trainer);
         assert_eq!(counted.args.refusals[0].field, field, "{named}");
     }
+    let pattern = "layers.[0-9]+.(q|k)_proj";
+    let by_pattern = counted(&format!("{AXOLOTL}adapter: lora\nlora_target_modules: '{pattern}'\n")).1;
+    assert_eq!((&by_pattern.args.fields["lora-target"], refused(&by_pattern).len()), (&pattern.into(), 0));
     let distributed = TORCHTUNE.replace("lora_finetune_single_device", "lora_finetune_distributed");
     assert_eq!(refused(&counted(&distributed).1), ["tune run=lora_finetune_distributed"]);
     for off in ["deepspeed:\n", "fsdp: []\n", "tensor_parallel_size: 1\n", "torch_compile: false\n", "relora: null\n"] {

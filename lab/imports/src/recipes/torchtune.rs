@@ -48,9 +48,8 @@ pub(super) fn settle(keys: &Keys<'_>, recipe: &str, taken: &mut Taken<'_>) -> Re
         taken.unsupported("tune run", &recipe.into(), Some("data-parallel"));
     }
     taken.note("the network is counted as transformers computes it, not as torchtune's own modules do");
-    if keys.value("model").is_none() || keys.value("optimizer").is_none() {
-        let part = if keys.value("model").is_none() { "model" } else { "optimizer" };
-        taken.unsupported(part, &"none: it describes no training of one network".into(), None);
+    if keys.value("model").is_none() {
+        taken.unsupported("model", &"none: it describes no training of one network".into(), None);
     }
     model(&keys.inner("model"), taken);
     optimizer(&keys.inner("optimizer"), taken);

@@ -24,6 +24,8 @@ PLAIN = frozenset(
 )
 # Operators that always return views which begin where their operand does: what is known of its storage is known of them.
 VIEWS = frozenset("view view_as transpose permute unsqueeze squeeze expand expand_as t swapaxes movedim unflatten".split())
+# Of these, the operators whose sizes may be tensors.
+SIZED_VIEWS = frozenset("view expand".split())
 # Operators that read numbers to find the sizes of their results. Those that call `nonzero` are reported there.
 COUNTED = frozenset("unique _unique2 unique_consecutive unique_dim bincount repeat_interleave one_hot".split())
 # Operators that make tensors with unknown contents.

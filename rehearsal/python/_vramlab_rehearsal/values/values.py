@@ -29,6 +29,7 @@ from .operators import (
     MOVING,
     SHAPING,
     SHARING,
+    SIZED_VIEWS,
     SOUND,
     VIEWS,
 )
@@ -110,7 +111,7 @@ class Values(PutOff):
         return out
 
     def run(self, function, name, args, kwargs):
-        if name in VIEWS:
+        if name in VIEWS and not (name in SIZED_VIEWS and self.has_sizes(args)):
             return function(*args, **kwargs)
         doing = self.doing.now
         # Inside transforms (`vmap`, `grad`) tensors stand for others. Modes would see what is computed here.
@@ -169,6 +170,11 @@ class Values(PutOff):
                 self.library.vramlab_rehearsal_withdraw()
                 doing.told, doing.offered = False, ()
             doing.busy, doing.operator, doing.quiet = False, "", False
+
+    def has_sizes(self, args):
+        """True if a size among the arguments of a view is a tensor, whose number PyTorch reads."""
+        sizes = args[1] if len(args) == 2 and type(args[1]) in (tuple, list) else args[1:]
+        return any(type(size) in self.plain_types for size in sizes)
 
     def passed(self, function, name, args, kwargs, copy):
         """Runs an operator on a copy of unknown contents: its results are not known either, on the host or on a card."""

@@ -23,6 +23,10 @@ OF_OTHERS = (
     "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING", "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING", "MODEL_FOR_CTC_MAPPING", "MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING")
 
 
+# Classes whose forward pass fails in some releases: the attribute that it asks for and that nothing has, and the class of their text.
+FAILING = {"Llama4ForConditionalGeneration": ("outputs.image_outputs", "Llama4ForCausalLM")}
+
+
 def known_to(transformers, mapping, config):
     """Returns the class that an automatic class builds for a configuration, or None."""
     import transformers.models.auto.modeling_auto as auto
@@ -69,6 +73,20 @@ def has_loss(cls):
     names = inspect.signature(cls.forward).parameters
     return any(name in names for name in ("labels", "return_loss", "start_positions", "future_values", "next_sentence_label", "mask_labels",
                                      "mask_time_indices"))
+
+
+def text_alone(transformers, cls):
+    """Returns the class of the text alone, if the forward pass of the whole fails in this release, and a sentence; otherwise None."""
+    import inspect
+
+    absent, other = FAILING.get(cls.__name__, (None, None))
+    try:
+        fails = absent is not None and absent in inspect.getsource(cls.forward)
+    except (OSError, TypeError):
+        fails = False
+    if not fails or not hasattr(transformers, other):
+        return None
+    return getattr(transformers, other), "%s of this release asks for %s, which no output has: %s is trained, on texts" % (cls.__name__, absent, other)
 
 
 def choose(transformers, config, named, head):

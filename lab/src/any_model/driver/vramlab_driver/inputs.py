@@ -34,6 +34,8 @@ class Facts:
         text = getattr(config, "get_text_config", None)
         self.text = text() if text else config
         self.vision = first(config, "vision_config")
+        # True if a part that sees is left out of the configuration.
+        self.is_blind = self.vision is None and hasattr(config, "vision_config")
         self.main = getattr(cls, "main_input_name", "input_ids")
 
     def takes(self, name):
@@ -91,6 +93,8 @@ def text(plan, facts, options, image_tokens):
     counted = None
     if facts.takes("pixel_values") and not contrast and token is not None and facts.vision is not None:
         counted = with_picture(plan, facts, image_tokens)
+    elif facts.takes("pixel_values") and facts.is_blind:
+        plan.notes.append("its texts come without pictures: its configuration has no part that sees")
     elif facts.takes("pixel_values"):
         pictures(plan, facts)
     if counted:
@@ -150,6 +154,10 @@ def with_picture(plan, facts, image_tokens):
     vision = facts.vision
     patch, merge = first(vision, "patch_size") or 14, first(vision, "spatial_merge_size") or 1
     before = list(plan.inputs)
+    out, wide = first(vision, "out_hidden_size"), first(facts.text, "hidden_size")
+    if facts.takes("image_grid_thw") and out and wide and out != wide:
+        plan.notes.append("its texts come without pictures: vision_config's out_hidden_size is %d, and its text's hidden_size %d" % (out, wide))
+        return None
     if facts.takes("image_grid_thw"):
         # Patches of a picture in one row: a square of 1 024 merged ones, at most.
         rows = 32 if merge == 1 else 16 * merge

@@ -30,6 +30,13 @@ def plan_of(source, options):
         config.decoder_start_token_id = 0
         plan.build.append("config.decoder_start_token_id = 0")
     of_type(plan, config, options)
+    alone = classes.text_alone(transformers, cls)
+    if alone:
+        cls, config = alone[0], config.get_text_config()
+        plan.class_name = cls.__name__
+        plan.imports.append("from transformers import %s" % cls.__name__)
+        plan.build.append("config = config.get_text_config()")
+        plan.notes.append(alone[1])
     attention = ", attn_implementation=%r" % options["attention"] if options["attention"] else ""
     plan.build.append("model = %s._from_config(config, dtype=torch.%s%s)" % (cls.__name__, plan.dtype, attention))
     kept = kept_in_float32(cls, plan.dtype)
@@ -126,7 +133,8 @@ def tokens_of_pictures(torch, model, made, options, facts):
             found = ask(**vision)
     except Exception:
         return None
-    found = getattr(found, "pooler_output", found)
+    parts = [getattr(found, name, None) for name in ("pooler_output", "last_hidden_state")]
+    found = next((part for part in parts if part is not None), found)
     if isinstance(found, (list, tuple)):
         return sum(part.shape[-2] if part.dim() > 1 else 1 for part in found)
     return found.numel() // found.shape[-1]

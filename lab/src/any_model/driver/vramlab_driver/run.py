@@ -4,9 +4,11 @@ The request has the word, the options and the mode: `plan` prints what was chose
 answers and runs the program. The last line of standard output, or the file `model.plan`, is one JSON object; `refused` in it is a sentence."""
 
 import importlib
+import inspect
 import json
 import logging
 import os
+import re
 import sys
 import warnings
 
@@ -39,12 +41,33 @@ def main():
     except Exception as error:
         if os.environ.get("VRAMLAB_DRIVER_TRACE"):
             raise
-        told = "%s: %s" % (type(error).__name__, " ".join(str(error).split()) or "no message")
+        told = "%s: %s%s" % (type(error).__name__, " ".join(str(error).split()) or "no message", left_empty(error))
         tell({"refused": "%s cannot be built: %s" % (request["model"], told[:400]), "instead": ""}, train)
         sys.exit(3)
     tell(plan.told(program=text, parameters=plan.parameters, layers=plan.layers), train)
     if train:
         run(text, model, request)
+
+
+def left_empty(error):
+    """Names the fields that a class reads where it fails, and that the configuration leaves empty."""
+    traces = []
+    trace = error.__traceback__
+    while trace is not None:
+        traces.append(trace)
+        trace = trace.tb_next
+    for trace in reversed(traces):
+        config = trace.tb_frame.f_locals.get("config")
+        if config is None:
+            continue
+        try:
+            lines, start = inspect.getsourcelines(trace.tb_frame.f_code)
+        except (OSError, TypeError):
+            return ""
+        fields = re.findall(r"\bconfig\.(\w+)", "".join(lines[:trace.tb_lineno - start + 1]))
+        empty = [field for field in dict.fromkeys(fields) if getattr(config, field, "") is None]
+        return "; its configuration leaves empty: " + ", ".join(empty) if empty else ""
+    return ""
 
 
 def exported(request, options):

@@ -3,6 +3,7 @@
 Each change is lines of the program. They run on the network without weights here, and on the network with weights in the user's hands."""
 
 import importlib.util
+import re
 
 from .plan import Refused, literal, precision
 
@@ -11,6 +12,8 @@ TASKS = (
     ("ForCausalLM", "CAUSAL_LM"), ("LMHeadModel", "CAUSAL_LM"), ("ForSequenceClassification", "SEQ_CLS"), ("ForTokenClassification", "TOKEN_CLS"),
     ("ForQuestionAnswering", "QUESTION_ANS"), ("ForConditionalGeneration", "SEQ_2_SEQ_LM"),
 )
+# What stands in a regular expression, and in no name of a layer.
+PATTERN = re.compile(r"[*|\\(\[^$+?]")
 FROZEN = """for name, parameter in model.named_parameters():
     modules = [name[:end] for end in range(len(name)) if name[end] == "."] + [name]
     last = next((one for one in reversed(%s) if any(fnmatchcase(part, one.lstrip("!")) for part in modules)), "!")
@@ -105,7 +108,7 @@ def adapters(plan, options):
     task = next((task for end, task in TASKS if plan.class_name.endswith(end)), None)
     arguments = ["r=%d" % options["lora"]]
     if target:
-        arguments.append("target_modules=%s" % literal(target if target == "all-linear" else target.split(",")))
+        arguments.append("target_modules=%s" % literal(target if target == "all-linear" or PATTERN.search(target) else target.split(",")))
     if dropout:
         arguments.append("lora_dropout=%r" % dropout)
     if options["dora"]:

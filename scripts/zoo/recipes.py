@@ -1,0 +1,49 @@
+"""Asks `vramlab predict` about each recipe of a trainer, without the trainer, and counts what came.
+
+    python recipes.py PROGRAM FOLDER...    each folder: the examples of a trainer's repository
+
+A recipe is answered, or is no training of one network, or has keys that are not supported, which are counted, or names a network without a
+configuration here.
+"""
+import collections
+import os
+import re
+import subprocess
+import sys
+
+
+def outcome(program, path):
+    """What came of a recipe: a word, and the unsupported keys."""
+    words = [program, "predict", path, "--gpu", "h200"]
+    ran = subprocess.run(words, env=dict(os.environ, VRAMLAB_ONLY_BUILT_IN="1"), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if ran.returncode in (0, 1) and not ran.stderr.strip().split("\n")[-1].startswith("error"):
+        return "answered", []
+    said = next((line for line in ran.stderr.splitlines() if line.startswith("error")), ran.stderr[-300:])
+    missing = re.search(r"vramlab does not count (.*?); with \S+ in a Python", said)
+    if missing:
+        return "unsupported keys", [re.split(r"[=:]", one)[0].strip() for one in re.split(r", (?=[\w.]+[=:])", missing.group(1))]
+    for sign, word in (("does not name a network", "no network"), ("neither a folder here", "network not here"), ("not represented", "network not built in"),
+                       ("is not built in", "network not built in"), ("not a training", "no training"), ("no trainer that vramlab knows", "no recipe")):
+        if sign in said:
+            return word, []
+    return "error: " + said[:160], []
+
+
+def main():
+    program, *folders = sys.argv[1:]
+    for folder in folders:
+        paths = sorted(os.path.join(at, name) for at, _, names in os.walk(folder) for name in names if name.endswith((".yaml", ".yml")))
+        words, keys, alone = collections.Counter(), collections.Counter(), collections.Counter()
+        for path in paths:
+            word, missing = outcome(program, path)
+            words[word] += 1
+            keys.update(set(missing))
+            alone.update(set(missing) if len(set(missing)) == 1 else ())
+            if os.environ.get("EACH"):
+                print("%s\t%s\t%s" % (os.path.relpath(path, folder), word, ", ".join(missing)))
+        print("%s: %d files: %s" % (folder, len(paths), ", ".join("%d %s" % (count, word) for word, count in words.most_common())))
+        print("  unsupported keys: %s" % ", ".join("%s %d (%d alone)" % (key, count, alone[key]) for key, count in keys.most_common(16)))
+
+
+if __name__ == "__main__":
+    main()
