@@ -160,7 +160,7 @@ static SHORT: [Short; 9] = [
 ];
 
 /// Flags of `predict` by task, on the long page. Fields of the run that stand in none are set by `--set`, or by a flag of their own name.
-static TASKS: [(&str, &[&str]); 8] = [
+pub(crate) static TASKS: [(&str, &[&str]); 8] = [
     (
         "The network",
         &["sequence", "batch", "attention", "head", "transformers", "loss", "adversary", "model", "model-file"],
