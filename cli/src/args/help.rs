@@ -7,7 +7,7 @@ use lab::run::RunSpec;
 use super::settings;
 
 /// The commands that are shown, in this order. All others work, and have a help of their own.
-const SHOWN: [&str; 9] = ["predict", "plan", "open", "ask", "watch", "check", "train", "bench", "info"];
+const SHOWN: [&str; 9] = ["predict", "plan", "open", "ask", "watch", "check", "train", "ui", "info"];
 
 /// A flag, and a few words about it.
 type Few = &'static [(&'static str, &'static str)];
@@ -22,7 +22,7 @@ struct Short {
 }
 
 /// The short pages.
-static SHORT: [Short; 9] = [
+static SHORT: [Short; 10] = [
     Short {
         command: "predict",
         about: "Will it fit? How much GPU memory a training needs, and what makes it fit.",
@@ -145,6 +145,18 @@ static SHORT: [Short; 9] = [
             ("json", "Write everything as JSON; - for standard output"),
         ],
         end: "Example: vramlab bench --html bench.html",
+    },
+    Short {
+        command: "ui",
+        about: "Open the laboratory in a browser: move sliders, and see at once what fits.",
+        usage: "vramlab ui [LINK] [FLAGS]",
+        flags: &[
+            ("port", "The port; a free one by default"),
+            ("no-open", "Print the address, and open no browser"),
+            ("public", "Serve everyone on this address, without files"),
+        ],
+        end: "The page listens on this machine alone, and its address has a token.\n\
+              Example: vramlab ui",
     },
     Short {
         command: "info",

@@ -7,11 +7,12 @@
 //! | `try` | `tries`, each with the `fields` of the changed run |
 //! | `curve` | `chart`, the memory for several batches or sequences, as markup |
 //!
-//! `spec` has the fields of a run, by name. An answer that there is not is `{"error": …}`.
+//! `spec` has the fields of a run, by name. A request without an answer has `{"error": …}`.
 
 use std::path::PathBuf;
 
-use lab::report;
+use lab::models::Input;
+use lab::report::{self, Recording};
 use lab::results::{Cards, Findings, TrainResult, command};
 use lab::run::{Paper, RunSpec, Session};
 use lab::section::{Chart, Section, Series, Shape};
@@ -43,7 +44,7 @@ impl Engine<'_> {
     pub(crate) fn answer(&self, request: &str) -> String {
         let answer = match serde_json::from_str(request) {
             Ok(request) => self.answered(&request),
-            Err(error) => Err(Failure::usage(format!("the request is no JSON: {error}"))),
+            Err(error) => Err(Failure::usage(format!("the request is not JSON: {error}"))),
         };
         answer.unwrap_or_else(|failure| json!({ "error": format!("{:#}", failure.error) })).to_string()
     }
@@ -116,16 +117,19 @@ impl Engine<'_> {
         let plan = Plan::on_paper(spec, self.ui)?;
         let workspaces = Workspaces::new(AskCudnn::Auto, None, self.ui)?;
         let paper = on_paper().with_workspaces_of(&workspaces);
-        let result = self.result(&plan, &paper, spec, false)?;
-        let picture = picture(&plan.session, &result);
+        let (result, picture) = std::thread::scope(|scope| {
+            let drawn = std::thread::Builder::new().spawn_scoped(scope, || drawn(&plan.session));
+            let result = self.result(&plan, &paper, spec, false);
+            (result, drawn.ok().and_then(|thread| thread.join().ok().flatten()))
+        });
+        let result = result?;
+        let picture = picture.and_then(|recording| picture_of(&recording, &result));
         let json = result.to_json().map_err(|error| Failure::usage(error.to_string()))?;
-        // The drawing has the curve; the page asks for changes by itself.
-        let is_drawn = |section: &Section| !matches!(section, Section::Drawing(_) | Section::Chart(_));
-        let sections: Vec<Section> = result.sections().into_iter().filter(is_drawn).collect();
         Ok(json!({
             "result": json,
-            "details": report::markup(&sections),
+            "details": report::markup(&shown(result.sections())),
             "picture": picture,
+            "sizes": sizes(&plan.session),
             "repeat": repeat(spec),
         }))
     }
@@ -160,7 +164,7 @@ impl Engine<'_> {
             return Err(Failure::usage("over: batch or sequence"));
         }
         let session = on_paper().session(spec)?;
-        let own = session.in_force.fields()[over].as_u64().unwrap_or(1).max(1);
+        let own = sizes(&session)[over].as_u64().unwrap_or(1).max(1);
         let workspaces = Workspaces::new(AskCudnn::Auto, None, self.ui)?;
         let paper = on_paper().with_workspaces_of(&workspaces);
         let first = (own >> (POINTS / 2)).max(1).next_power_of_two();
@@ -196,13 +200,37 @@ impl Engine<'_> {
     }
 }
 
-/// The data of the drawing: the run with enough memory. `None` where that cannot be drawn.
-fn picture(session: &Session, result: &TrainResult) -> Option<Value> {
-    let recording = session.drawn_with_memory_enough(1, &interrupt::asked).ok()?;
+/// The run with enough memory; `None` where that cannot be drawn.
+fn drawn(session: &Session) -> Option<Recording> {
+    session.drawn_with_memory_enough(1, &interrupt::asked).ok()
+}
+
+/// The data of a drawing, with the memory that the run has.
+fn picture_of(recording: &Recording, result: &TrainResult) -> Option<Value> {
     let prediction = result.prediction.as_ref();
     let budget = prediction.and_then(|prediction| prediction.budget_bytes);
     let name = prediction.and_then(|prediction| prediction.card.as_ref()).map_or("available", |card| &card.title);
-    report::picture(&recording, budget.map(|bytes| (name.to_string(), bytes)).as_ref()).ok()
+    report::picture(recording, budget.map(|bytes| (name.to_string(), bytes)).as_ref()).ok()
+}
+
+/// The sections beneath a drawing: charts that repeat it are left out, and PyTorch's long message comes last.
+fn shown(sections: Vec<Section>) -> Vec<Section> {
+    let kept = sections.into_iter().filter(|section| !matches!(section, Section::Drawing(_) | Section::Chart(_)));
+    let (failures, mut kept): (Vec<Section>, Vec<Section>) =
+        kept.partition(|section| matches!(section, Section::Failure(_)));
+    if !failures.is_empty() {
+        kept.push(Section::Details { title: "What would be said when memory runs out".into(), sections: failures });
+    }
+    kept
+}
+
+/// Sizes in force: examples of a batch, tokens of an example if it has tokens.
+fn sizes(session: &Session) -> Value {
+    let tokens = match session.network.architecture().task().input {
+        Input::Tokens { length, .. } => Some(length),
+        Input::Values(_) => None,
+    };
+    json!({ "batch": session.run.batch, "sequence": tokens })
 }
 
 /// What repeats a run elsewhere. A dropped file has the name that it was dropped with.

@@ -134,7 +134,9 @@ fn kind(name: &str) -> &'static str {
     }
     let refusal = RunSpec::default().with([(name, &Value::from("?"))]).err().map(|error| error.to_string());
     match refusal {
-        Some(problem) if problem.contains("number") => "number",
+        Some(problem) if ["expected a whole number", "expected a number"].iter().any(|part| problem.contains(part)) => {
+            "number"
+        }
         _ => "text",
     }
 }
@@ -156,8 +158,8 @@ mod tests {
                 [offered.contains(&name.as_str()), NOT_HERE.contains(&name.as_str()), OWN.contains(&name.as_str())];
             assert_eq!(places.iter().filter(|here| **here).count(), 1, "{name}");
         }
-        let kinds: Vec<&str> = ["load-in-4bit", "lora", "precision", "clip-grad-norm"].map(kind).to_vec();
-        assert_eq!(kinds, ["switch", "number", "text", "number"]);
+        let kinds: Vec<&str> = ["load-in-4bit", "lora", "precision", "clip-grad-norm", "checkpoint"].map(kind).to_vec();
+        assert_eq!(kinds, ["switch", "number", "text", "number", "text"]);
         assert_eq!(groups[0]["fields"].as_array().unwrap().len(), FIRST.len());
     }
 

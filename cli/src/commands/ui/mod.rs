@@ -9,6 +9,7 @@ mod fields;
 mod files;
 mod page;
 mod server;
+mod token;
 mod workers;
 
 use std::io::{BufRead, Write};
@@ -51,7 +52,7 @@ pub(super) fn run(args: &UiArgs, ui: &Ui) -> Result<Code> {
     let device = |error: std::io::Error| Failure::new(Code::Device, error);
     let program = std::env::current_exe().map_err(device)?;
     let files = args.public.is_none().then(Dropped::new).transpose().map_err(device)?;
-    let token = args.public.is_none().then(token).transpose()?;
+    let token = args.public.is_none().then(token::random).transpose().map_err(device)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(device)?;
     interrupt::silence();
     let folder = files.as_ref().map(|files| files.folder().to_path_buf());
@@ -121,14 +122,6 @@ fn limit_memory() {
     let _ = MEMORY;
 }
 
-/// 128 random bits.
-fn token() -> Result<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Failure::new(Code::Device, anyhow::anyhow!("no random numbers: {error}")))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
 /// The address of the page, with the settings of a link.
 fn link(address: SocketAddr, token: Option<&str>, settings: Option<&str>) -> String {
     let token = token.map_or(String::new(), |token| format!("?token={token}"));
@@ -166,7 +159,5 @@ mod tests {
         let shared = "http://127.0.0.1:1/?token=old#model=gpt2&batch=8";
         assert_eq!(link(address, Some("ab"), Some(shared)), "http://127.0.0.1:8421/?token=ab#model=gpt2&batch=8");
         assert_eq!(link(address, None, Some("model=mlp")), "http://127.0.0.1:8421/#model=mlp");
-        assert_ne!(token().unwrap(), token().unwrap());
-        assert_eq!(token().unwrap().len(), 32);
     }
 }

@@ -11,7 +11,7 @@ const SCRIPTS: [&str; 4] = [
     include_str!("page/page.js"),
 ];
 
-/// What an answer may do that is no page.
+/// The policy of an answer other than the page.
 pub(super) const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// What the page may do: run its own scripts, and ask its own server.

@@ -14,8 +14,8 @@ use axum::routing::{get, post};
 use serde_json::json;
 
 use super::files::{Dropped, MAX_FILE};
-use super::page;
 use super::workers::{Refused, Workers};
+use super::{page, token};
 
 /// The largest question. Bytes.
 const MAX_QUESTION: usize = 64 << 10;
@@ -81,25 +81,18 @@ impl Server {
         if headers.contains_key(header::ORIGIN) && !said(header::ORIGIN).is_some_and(own) {
             return Some(refusal(StatusCode::FORBIDDEN, "pages elsewhere may not ask"));
         }
-        let token = self.token.as_ref()?;
+        let known = self.token.as_ref()?;
         let given = match *method {
             Method::POST => said(TOKEN).unwrap_or_default(),
             _ => uri.query().and_then(|query| query.strip_prefix("token=")).unwrap_or_default(),
         };
         let message = "open the address that vramlab ui printed: its token is missing here, or of an earlier start";
-        (!is_same(token, given)).then(|| refusal(StatusCode::FORBIDDEN, message))
+        (!token::is_same(known, given)).then(|| refusal(StatusCode::FORBIDDEN, message))
     }
 }
 
-/// Compares in a time that does not tell where the difference is.
-fn is_same(token: &str, given: &str) -> bool {
-    let differs =
-        token.bytes().zip(given.bytes()).fold(0, |all, (one, other)| std::hint::black_box(all | (one ^ other)));
-    token.len() == given.len() && differs == 0
-}
-
 async fn the_page() -> Response {
-    let Ok(nonce) = super::token() else {
+    let Ok(nonce) = token::random() else {
         return refusal(StatusCode::SERVICE_UNAVAILABLE, "the system has no random numbers");
     };
     let headers = [

@@ -25,7 +25,7 @@ fn an_answer_has_a_sentence_a_picture_and_what_repeats_it() {
 
 #[test]
 fn changes_are_fields_of_the_run_after_them() {
-    let found = asked("try", json!({ "model": "gpt", "batch": 64, "gpu": "100MiB" }));
+    let found = asked("try", json!({ "model": "mlp", "batch": 32768, "gpu": "150MiB" }));
     let entries = found["tries"]["entries"].as_array().unwrap();
     assert!(!entries.is_empty(), "{found}");
     let after = asked("predict", found["fields"][0].clone());

@@ -39,6 +39,8 @@ class Answer {
       this.what.textContent = "";
       return;
     }
+    // Those of the settings before, until theirs are there.
+    for (const part of [this.tries, this.curve]) part.inert = true;
     const { sentence, fits, budget_bytes: budget } = found.result;
     // The sentence is the verdict, a colon, and the run.
     const at = sentence.lastIndexOf(": ");
@@ -47,8 +49,12 @@ class Answer {
     this.what.textContent = sentence.slice(at + 2);
     this.draw(found.picture);
     this.details.innerHTML = found.details;
-    for (const block of this.details.children) explain(block);
-    this.repeat.replaceChildren(make("details", {}, make("summary", {}, "Repeat it"),
+    for (const block of this.details.children) {
+      // What is folded has many words: they are explained once somebody looks.
+      if (block.tagName === "DETAILS") block.addEventListener("toggle", () => explain(block), { once: true });
+      else explain(block);
+    }
+    this.repeat.replaceChildren(make("details", {}, make("summary", {}, "Copy as a command, as Python"),
       ...Object.entries({ "as a command": found.repeat.command, "in Python": found.repeat.python }).map(([how, text]) =>
         make("div", { class: "repeat" }, make("pre", { class: "command", tabindex: "0", "aria-label": "The run " + how }, make("code", {}, text)), copier("it " + how, () => text)))));
   }
@@ -77,8 +83,14 @@ class Answer {
     this.view.start();
   }
 
+  showCurves(curves) {
+    this.curve.innerHTML = curves.join("");
+    this.curve.inert = false;
+  }
+
   showTries(found, apply) {
     const { tries } = found;
+    this.tries.inert = false;
     if (!tries || !tries.order) {
       this.tries.replaceChildren();
       return;

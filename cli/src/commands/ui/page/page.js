@@ -6,7 +6,7 @@ const REST = 200;
 const now = new Answer(byId("now"));
 let pinned = null;
 let lists = { networks: [] };
-let inForce = {};
+let inForce = {}, sizes = {};
 let asking = false, stale = false, resting = 0, slow = null;
 
 const settings = new Settings(() => { refresh(); });
@@ -15,7 +15,7 @@ const files = new Files(settings, problem => now.show({ error: problem }));
 
 function showSettings() {
   const { fields } = settings;
-  for (const slide of slides) slide.show(fields[slide.name], inForce[slide.name]);
+  for (const slide of slides) slide.show(fields[slide.name], sizes[slide.name]);
   for (const name of ["model", "gpu"]) if (document.activeElement !== byId(name)) byId(name).value = fields[name] || "";
   const file = fields["model-file"];
   byId("model").placeholder = file ? file.replace(/^\d+\//, "") : "simple-cnn";
@@ -44,7 +44,7 @@ async function refresh() {
       found = { error: "The server does not answer: " + problem.message };
     }
     if (stale) continue;
-    if (found.result) inForce = found.result.settings;
+    if (found.result) ({ sizes, result: { settings: inForce } } = found);
     now.show(found);
     if (pinned) shareScale();
     showSettings();
@@ -64,11 +64,11 @@ async function askSlowly() {
     now.showTries(found, fields => settings.take(fields));
     document.documentElement.dataset.tries = (performance.now() - begun).toFixed(1);
     const curves = [];
-    for (const over of ["batch", ...(inForce.sequence ? ["sequence"] : [])]) {
+    for (const over of ["batch", ...(sizes.sequence ? ["sequence"] : [])]) {
       const { chart } = await ask({ ask: "curve", spec, over }, signal);
       curves.push(chart || "");
     }
-    now.curve.innerHTML = curves.join("");
+    now.showCurves(curves);
   } catch (problem) {
     if (problem.name !== "AbortError") throw problem;
   }
@@ -115,6 +115,7 @@ addEventListener("hashchange", () => settings.take(Settings.read(location.hash.s
   byId("cards").append(...lists.cards.map(one => make("option", { value: one.name, label: `${one.title}, ${short(one.bytes)}` })));
   byId("drop").hidden = !lists.files;
   settings.offer(lists.groups);
+  byId("techniques").open = innerWidth > 860;
   const link = location.hash.slice(1);
   settings.take(link ? Settings.read(link) : { model: "gpt2", gpu: "rtx4090" });
 })();

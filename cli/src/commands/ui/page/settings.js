@@ -98,7 +98,7 @@ class Settings {
   static read(text) {
     const fields = {};
     for (const [name, value] of new URLSearchParams(text)) {
-      fields[name] = value === "true" ? true : /^\[.*\]$/.test(value) ? JSON.parse(value) : value;
+      if (value) fields[name] = value === "true" ? true : /^\[.*\]$/.test(value) ? JSON.parse(value) : value;
     }
     return fields;
   }
@@ -107,9 +107,9 @@ class Settings {
   offer(groups) {
     const place = byId("fields");
     groups.forEach((group, i) => {
-      const box = i ? make("details", {}, make("summary", {}, group.task)) : place;
+      const box = i ? make("details", {}, make("summary", {}, group.task)) : make("div");
       for (const field of group.fields) box.append(this.control(field));
-      if (i) place.append(box);
+      place.append(box);
     });
   }
 
@@ -146,6 +146,12 @@ class Settings {
       row.append(make("datalist", { id: id + "-values" }, ...known.map(value => make("option", { value }))));
     }
     row.append(...(input.type === "checkbox" ? [input, label] : [label, input]));
+    // What a field means is said while it has the focus: a finger has no hover.
+    const help = make("p", { class: "note", id: id + "-help", hidden: "" }, field.help);
+    input.setAttribute("aria-describedby", help.id);
+    row.append(help);
+    row.addEventListener("focusin", () => { help.hidden = false; });
+    row.addEventListener("focusout", () => { help.hidden = true; });
     return row;
   }
 
