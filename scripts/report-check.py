@@ -20,19 +20,13 @@ import sys
 import tempfile
 import time
 
-SKIPPED = 77
+from browser import LEVELS, axe_core, chromium
+
 HOSTILE = "</script><img src=x onerror=\"window.hit=1\"><svg onload='window.hit=1'>"
 SIZES = {"light": (1180, 900, "light"), "dark": (1180, 900, "dark"), "narrow": (390, 844, "light")}
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "lab/traces/tests/golden/snapshots"
-# The rules of axe-core that are checked.
-LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 # Seconds in which the page of a long recording is to be there.
 OPENS_WITHIN = 2
-
-
-def skip(reason):
-    print(f"skipped: {reason}")
-    sys.exit(SKIPPED)
 
 
 def events(count, op="mm", scope="layers"):
@@ -359,18 +353,6 @@ def look(browser, name, file, size, shots, axe):
     return page.end(shots)
 
 
-def axe_core(named, folder):
-    """axe-core's text: of the file that is named, or from npm; None where neither is."""
-    if named:
-        return named.read_text()
-    npm = shutil.which("npm")
-    if npm is None:
-        return None
-    subprocess.run([npm, "install", "--silent", "--prefix", str(folder), "axe-core@4"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    file = folder / "node_modules/axe-core/axe.min.js"
-    return file.read_text() if file.is_file() else None
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", type=pathlib.Path)
@@ -379,28 +361,18 @@ def main():
     parser.add_argument("--pictures", type=pathlib.Path, help="the folder of the guide's pictures")
     parser.add_argument("--events", type=int, default=1_000_000)
     arguments = parser.parse_args()
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        skip("Playwright is not installed: pip install playwright")
-    chromium = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
-    if chromium is None:
-        skip("there is no Chromium: apt-get install chromium")
     if arguments.shots:
         arguments.shots.mkdir(parents=True, exist_ok=True)
     wrong = []
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         axe = axe_core(arguments.axe, pathlib.Path(folder))
         made = pages(arguments.program.resolve(), pathlib.Path(folder), arguments.events)
-        # Without its own sandbox, since it may be root here, and without a network to ask.
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for name, file in made.items():
             for size in ["light"] if name in ("fit", "hostile", "large") else SIZES:
                 wrong += look(browser, name, file, size, arguments.shots, axe)
         if arguments.pictures:
             for size, height in [("light", 1150), ("dark", 1150), ("narrow", 1300)]:
                 picture(browser, made["gpt2"], size, arguments.pictures / f"report-{size}.png", height)
-        browser.close()
     for text in wrong:
         print(text)
     if wrong:

@@ -22,6 +22,14 @@ pub(crate) fn reports(root: &Path, vramlab: &Vramlab) -> anyhow::Result<Option<S
     check(root, vramlab, "reports in a browser", "scripts/report-check.py", None)
 }
 
+/// Uses `vramlab ui` in a real browser; returns the reason if that was impossible.
+///
+/// # Errors
+/// The page does not work.
+pub(crate) fn ui(root: &Path, vramlab: &Vramlab) -> anyhow::Result<Option<String>> {
+    check(root, vramlab, "ui in a browser", "scripts/ui-check.py", None)
+}
+
 /// Rehearses the project's own scripts, and those in `VRAMLAB_SCRIPTS`; returns what was impossible.
 ///
 /// # Errors

@@ -62,7 +62,16 @@ const GROUPS: [(&[&str], &[&str]); 17] = [
     (&["scripts/record"], &["scripts/record"]),
     (&["scripts/loop"], &["scripts/loop", "scripts/rehearse", "scripts/export", "scripts/record"]),
     (&["scripts/rehearse"], &["scripts/rehearse"]),
-    (&["scripts/glibc.py", "scripts/report-check.py", "scripts/torch-kernels.py"], &["scripts"]),
+    (
+        &[
+            "scripts/browser.py",
+            "scripts/glibc.py",
+            "scripts/report-check.py",
+            "scripts/torch-kernels.py",
+            "scripts/ui-check.py",
+        ],
+        &["scripts"],
+    ),
     (&["conformance/golden"], &["conformance/golden"]),
 ];
 

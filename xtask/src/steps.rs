@@ -204,7 +204,7 @@ pub(crate) fn run_all(root: &Path, asked: Asked) -> anyhow::Result<()> {
     if asked.full {
         clock.step("other drivers, a browser and scripts", || beyond(root, &built, &mut skipped))?;
     } else {
-        skipped.push("reports in a browser: --full looks at them".into());
+        skipped.push("reports and ui in a browser: --full looks at them".into());
         skipped.push("rehearsals of whole scripts: --full runs them".into());
     }
     skipped.extend(clock.step("package for Python", || crate::python::package(root, &vramlab, asked.full))?);
@@ -236,6 +236,7 @@ fn beyond(root: &Path, built: &Built, skipped: &mut Vec<String>) -> anyhow::Resu
     }
     let vramlab = built.vramlab()?;
     skipped.extend(crate::checks::reports(root, &vramlab)?);
+    skipped.extend(crate::checks::ui(root, &vramlab)?);
     skipped.extend(crate::checks::rehearsals(root, &vramlab)?);
     Ok(())
 }

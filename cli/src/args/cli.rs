@@ -158,6 +158,13 @@ pub(crate) enum Command {
             Keys: arrows by event (with Shift by 1 %), PgUp and PgDn by step, p next peak, o next out of memory, / search by\n\
             line, module or operator (n, N), + and - zoom, Tab the other list, ? all keys, q quit.")]
     View(super::ViewArgs),
+    /// Open the laboratory in a browser: choose a network and a card, move sliders, and see at once what fits.
+    #[cfg(feature = "ui")]
+    #[command(
+        after_help = "Example: only the address, to open it elsewhere on this machine\n  vramlab ui --no-open --port 8421\n\n\
+            Example: for everyone who reaches this machine, without files\n  vramlab ui --public 0.0.0.0 --port 8421"
+    )]
+    Ui(super::UiArgs),
     /// Print a completion script for a shell.
     #[command(after_help = "Example: completions for bash, in this session\n  source <(vramlab completions bash)")]
     Completions {

@@ -7,7 +7,7 @@ use lab::run::RunSpec;
 use super::settings;
 
 /// The commands that are shown, in this order. All others work, and have a help of their own.
-const SHOWN: [&str; 9] = ["predict", "plan", "open", "ask", "watch", "check", "train", "bench", "info"];
+const SHOWN: [&str; 9] = ["predict", "plan", "open", "ask", "watch", "check", "train", "ui", "info"];
 
 /// A flag, and a few words about it.
 type Few = &'static [(&'static str, &'static str)];
@@ -22,7 +22,7 @@ struct Short {
 }
 
 /// The short pages.
-static SHORT: [Short; 9] = [
+static SHORT: [Short; 10] = [
     Short {
         command: "predict",
         about: "Will it fit? How much GPU memory a training needs, and what makes it fit.",
@@ -147,6 +147,18 @@ static SHORT: [Short; 9] = [
         end: "Example: vramlab bench --html bench.html",
     },
     Short {
+        command: "ui",
+        about: "Open the laboratory in a browser: move sliders, and see at once what fits.",
+        usage: "vramlab ui [LINK] [FLAGS]",
+        flags: &[
+            ("port", "The port; a free one by default"),
+            ("no-open", "Print the address, and open no browser"),
+            ("public", "Serve everyone on this address, without files"),
+        ],
+        end: "The page listens on this machine alone, and its address has a token.\n\
+              Example: vramlab ui",
+    },
+    Short {
         command: "info",
         about: "Look something up: cards, devices, models, experiments, or a network inside.",
         usage: "vramlab info cards|devices|models|experiments|NETWORK [FLAGS]",
@@ -160,7 +172,7 @@ static SHORT: [Short; 9] = [
 ];
 
 /// Flags of `predict` by task, on the long page. Fields of the run that stand in none are set by `--set`, or by a flag of their own name.
-static TASKS: [(&str, &[&str]); 8] = [
+pub(crate) static TASKS: [(&str, &[&str]); 8] = [
     (
         "The network",
         &["sequence", "batch", "attention", "head", "transformers", "loss", "adversary", "model", "model-file"],

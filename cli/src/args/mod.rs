@@ -40,6 +40,8 @@ mod snapshot;
 mod spellings;
 pub(crate) mod tips;
 mod training;
+#[cfg(feature = "ui")]
+mod ui;
 mod values;
 #[cfg(feature = "view")]
 mod view;
@@ -83,10 +85,14 @@ pub(crate) use snapshot::{
     ConvertArgs, DiffArgs, ExplainArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat, TraceRange, TuneArgs,
 };
 pub(crate) use training::{ProfileArgs, RecordArgs, TrainArgs, TrainingArgs};
+#[cfg(feature = "ui")]
+pub(crate) use ui::UiArgs;
 #[cfg(feature = "view")]
 pub(crate) use view::ViewArgs;
 pub(crate) use weights::WeightsArgs;
 pub(crate) use words::Refusal;
+#[cfg(feature = "ui")]
+pub(crate) use {help::TASKS, model::named as network_named};
 
 use crate::exit::{Code, Failure};
 
@@ -198,7 +204,7 @@ fn run(command: &Command, files: &Map<String, Value>, set: &Map<String, Value>) 
 }
 
 /// Returns the release of transformers that counts for a `config.json` if none is said.
-fn usual_release(run: &RunSpec, python: Option<&Path>) -> lab::Result<UsualRelease> {
+pub(crate) fn usual_release(run: &RunSpec, python: Option<&Path>) -> lab::Result<UsualRelease> {
     if run.model.is_pretrained() {
         return UsualRelease::installed(python, &lab::python::of_process);
     }

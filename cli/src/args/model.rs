@@ -162,7 +162,7 @@ pub(super) fn names() -> Vec<&'static str> {
 }
 
 /// Returns the network that a word names: by its own name, or by one on the hub.
-pub(super) fn named(word: &str) -> Option<&'static str> {
+pub(crate) fn named(word: &str) -> Option<&'static str> {
     let own = lab::models::ALL.iter().map(|(name, _)| *name).find(|name| *name == word);
     own.or_else(|| lab::networks::name_of(word))
 }

@@ -191,6 +191,7 @@ fn entry(change: &Change, result: &TrainResult, python: Option<&Path>) -> Try {
         peak_bytes: needs.map(|(needs, _)| needs.allocated_bytes),
         reserved_bytes: reserved,
         left_bytes: left,
+        ..Try::default()
     }
 }
 

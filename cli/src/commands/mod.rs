@@ -46,6 +46,8 @@ mod speeds;
 mod train;
 mod tries;
 mod tune;
+#[cfg(feature = "ui")]
+mod ui;
 #[cfg(feature = "view")]
 mod view;
 pub(crate) mod warnings;
@@ -106,6 +108,8 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::View(args) => view::run(args, ui),
         Command::Completions { shell } => docs::completions(*shell, ui),
         Command::Man(args) => docs::man(args, ui),
+        #[cfg(feature = "ui")]
+        Command::Ui(args) => ui::run(args, ui),
         #[cfg(feature = "mcp")]
         Command::Mcp(args) => mcp::run(args, ui),
     }

@@ -12,6 +12,15 @@ use crate::ui::Ui;
 /// Lists the networks with their layers and sizes, and the types of `config.json` that are read.
 pub(super) fn run(args: &ModelsArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations())?;
+    output::deliver_findings(ui, &args.output, None, &listed()?)?;
+    Ok(Code::Done)
+}
+
+/// Every network that has a name.
+///
+/// # Errors
+/// None that a build of this program has: its networks can be read.
+pub(super) fn listed() -> lab::Result<ModelsResult> {
     let models = ALL.iter().map(|(name, network)| {
         let description = network(&ModelOptions::default())?.description();
         Ok(ListedModel { name: (*name).into(), description })
@@ -21,9 +30,7 @@ pub(super) fn run(args: &ModelsArgs, ui: &Ui) -> Result<Code> {
     models.extend(known.collect::<lab::Result<Vec<_>>>()?);
     let recorded = lab::exported::listed()?.into_iter();
     models.extend(recorded.map(|one| ListedModel { name: one.name.into(), description: one.description }));
-    let found = ModelsResult { models, model_types: MODEL_TYPES.map(String::from).to_vec() };
-    output::deliver_findings(ui, &args.output, None, &found)?;
-    Ok(Code::Done)
+    Ok(ModelsResult { models, model_types: MODEL_TYPES.map(String::from).to_vec() })
 }
 
 /// A network of transformers that is known by name: its layers, its parameters and its class.

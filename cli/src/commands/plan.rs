@@ -66,6 +66,12 @@ impl Plan {
         Self::of(spec, &args.record, ui)
     }
 
+    /// Plans a dry run without further outputs.
+    #[cfg(feature = "ui")]
+    pub(super) fn on_paper(spec: &RunSpec, ui: &Ui) -> Result<Self> {
+        Ok(Self::of(spec, &RecordArgs::default(), ui)?.rows_for(&OutputArgs::default()))
+    }
+
     fn of(spec: &RunSpec, record: &RecordArgs, ui: &Ui) -> Result<Self> {
         let RecordArgs { events, snapshot, summary, stats, exports } = record.clone();
         let kept = events.is_some() || snapshot.is_some() || exports.any();

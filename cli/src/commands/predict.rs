@@ -64,13 +64,40 @@ fn built_in(args: &PredictArgs, spec: &RunSpec, origin: Option<String>, ui: &Ui)
         ));
         plan
     };
+    let asked = Asked { in_full, changes: true };
+    let report = answer(&paper, spec, &plan, asked, origin, || train::measured(&plan, &args.output, ui))?;
+    let is_no = is_no(&report.failure);
+    answered(is_no, train::deliver(&plan, report, &args.output, ui))
+}
+
+/// Parts of an answer that take longer than the rest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// The table of techniques.
+    pub in_full: bool,
+    /// Changes that make it fit.
+    pub changes: bool,
+}
+
+/// The answer of a dry run, before it is shown. `run` makes the run itself.
+///
+/// # Errors
+/// Those of dry runs, except a lack of memory: that is in the report.
+pub(super) fn answer(
+    paper: &Paper<'_>,
+    spec: &RunSpec,
+    plan: &Plan,
+    asked: Asked,
+    origin: Option<String>,
+    run: impl FnOnce() -> Result<Report>,
+) -> Result<Report> {
     let (ran, needs) = beside(
         || -> Result<_> {
-            let report = train::measured(&plan, &args.output, ui)?;
+            let report = run()?;
             let needs_peak = report.failure.as_ref().map(|_| paper.peak(spec)).transpose()?;
             Ok((report, needs_peak))
         },
-        || with_enough_memory(&paper, spec, &plan.session, in_full),
+        || with_enough_memory(paper, spec, &plan.session, asked.in_full),
     );
     let ((mut report, needs_peak), (needs, mut techniques)) = (ran?, needs?);
     let needs = of_run(needs, &report);
@@ -79,9 +106,11 @@ fn built_in(args: &PredictArgs, spec: &RunSpec, origin: Option<String>, ui: &Ui)
     rows.filter_map(|one| one.figures.as_mut().ok()).for_each(|row| *row = needs);
     report.deviations = needs.unaccounted(report.deviations);
     report.result.warnings = warnings::all(&plan.session.warnings(), report.deviations);
-    report.result.tries = tries::of_predicted(&paper, spec, &plan.session, &needs)?;
+    if asked.changes {
+        report.result.tries = tries::of_predicted(paper, spec, &plan.session, &needs)?;
+    }
     let in_words = |deviations| warnings::all(&[], deviations);
-    let found = prediction(spec, &paper, &needs, needs_peak)?;
+    let found = prediction(spec, paper, &needs, needs_peak)?;
     report.result.prediction = Some(Prediction {
         local_peaks: report.peaks.take(),
         checkpoints,
@@ -90,8 +119,7 @@ fn built_in(args: &PredictArgs, spec: &RunSpec, origin: Option<String>, ui: &Ui)
         ..found
     });
     judge(&mut report.failure, &needs);
-    let is_no = is_no(&report.failure);
-    answered(is_no, train::deliver(&plan, report, &args.output, ui))
+    Ok(report)
 }
 
 /// Chooses the blocks that are computed again so that the run reserves at most so many bytes.

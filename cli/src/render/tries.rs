@@ -160,6 +160,7 @@ mod tests {
             peak_bytes: bytes,
             reserved_bytes: bytes,
             left_bytes: bytes,
+            ..Try::default()
         }
     }
 

@@ -30,17 +30,19 @@ const COMMANDS: &[(&str, &str)] = &[
     ("view", "vramlab view snapshot.pickle"),
     ("completions", "source <(vramlab completions bash)"),
     ("man", "vramlab man | man -l -"),
+    ("ui", "vramlab ui --no-open --port 8421"),
     ("mcp", "vramlab mcp --dir ."),
 ];
 
 /// Commands that are shown, at most ten.
-const SHOWN: [&str; 10] = ["predict", "plan", "open", "ask", "watch", "check", "train", "bench", "info", "help"];
+const SHOWN: [&str; 10] = ["predict", "plan", "open", "ask", "watch", "check", "train", "ui", "info", "help"];
 
 /// Commands of this build: scripts are rehearsed on Linux alone; the viewer and the tools of assistants are features.
 fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {
     COMMANDS.iter().copied().filter(|(command, _)| match *command {
         "rehearse" => cfg!(target_os = "linux"),
         "view" => cfg!(feature = "view"),
+        "ui" => cfg!(feature = "ui"),
         "mcp" => cfg!(feature = "mcp"),
         _ => true,
     })

@@ -48,6 +48,8 @@ mod snapshots;
 mod training;
 mod tries;
 mod typed;
+#[cfg(feature = "ui")]
+mod ui;
 mod view;
 mod viewer;
 mod warnings;

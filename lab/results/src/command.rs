@@ -27,6 +27,28 @@ fn words_of(settings: &Map<String, Value>) -> Vec<String> {
     words
 }
 
+/// The same in Python: the package's function takes the network first, and every other flag as a keyword.
+pub fn in_python(function: &str, settings: &Map<String, Value>) -> String {
+    let network = ["model-file", "model"].into_iter().find(|name| settings.contains_key(*name));
+    let first = network.map(|name| literal(name, &settings[name]));
+    let others = settings.iter().filter(|(name, _)| Some(name.as_str()) != network);
+    let said = others.filter(|(_, value)| !value.is_null() && **value != Value::Bool(false));
+    let keywords = said.map(|(name, value)| format!("{}={}", name.replace('-', "_"), literal(name, value)));
+    format!("vramlab.{function}({})", first.into_iter().chain(keywords).collect::<Vec<_>>().join(", "))
+}
+
+/// A value as Python's.
+fn literal(name: &str, value: &Value) -> String {
+    match value {
+        Value::Bool(true) => "True".into(),
+        Value::Number(number) if BYTES.contains(&name) => {
+            format!("{:?}", number.as_u64().map_or(number.to_string(), bytes::typed))
+        }
+        // JSON's strings, numbers and lists are Python's, too.
+        other => other.to_string(),
+    }
+}
+
 /// Name of the command that made a run: a dry run names no backend.
 pub fn of_run(settings: &Map<String, Value>) -> String {
     let said = |name: &str| settings.get(name).is_some_and(|value| !value.is_null());
@@ -81,6 +103,17 @@ mod tests {
         };
         assert_eq!(again(&["run", "x"], &settings), "vramlab run x --set batch=1,2 --set steps=3 --seed 0");
         assert!(of_run(&settings).starts_with("vramlab predict "));
+    }
+
+    #[test]
+    fn settings_are_keywords_of_python() {
+        let settings = json!({ "model": "gpt2", "batch": 8, "gpu": "rtx4090", "tied": false, "load-in-4bit": true,
+            "alloc-conf": "a:\"b\"", "env": ["A=b"], "memory-limit": 8_589_934_592_u64 });
+        let Value::Object(settings) = settings else { panic!("no object") };
+        assert_eq!(
+            in_python("predict", &settings),
+            "vramlab.predict(\"gpt2\", batch=8, gpu=\"rtx4090\", load_in_4bit=True, alloc_conf=\"a:\\\"b\\\"\", env=[\"A=b\"], memory_limit=\"8GiB\")"
+        );
     }
 
     #[test]

@@ -94,6 +94,7 @@ impl WhatIfResult {
             peak_bytes: peak,
             reserved_bytes: Some(reserved),
             left_bytes: self.capacity_bytes.map(|capacity| capacity.saturating_sub(reserved)),
+            ..Try::default()
         };
         let order = format!("Try (checked by replay; {})", self.self_check.in_a_word());
         Section::Try(Tries { order, entries: vec![entry], ..Tries::default() })

@@ -251,6 +251,7 @@ pub(super) fn entry<'c>(
         script: joined(|change| &change.script, "; "),
         flags: command::flags(&new),
         command: Some(command::again(&[command], &after)),
+        fields: after,
         checked: true,
         ..Try::default()
     }

@@ -1,6 +1,7 @@
 //! Changes to try, as data.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// Changes that the search cannot try, and the command that can.
 pub const NOT_HERE: &str = "Offload: rehearse, `vramlab predict train.py`.";
@@ -32,6 +33,9 @@ pub struct Try {
     pub script: String,
     /// Flags that make the change; they replace flags of the same name.
     pub flags: String,
+    /// Every field of the changed run, by name; empty if the change is none of a run.
+    #[serde(skip)]
+    pub fields: Map<String, Value>,
     /// Command that repeats it; null if there is none.
     pub command: Option<String>,
     /// Whether it was run.

@@ -5,21 +5,12 @@ use std::fmt::Write;
 use lab_base::error::Result;
 
 use super::part::{Part, Shown};
+use super::pieces::{DRAWING, STYLE};
 use super::text::{escaped, heading};
 use super::{compare, contents, glossary, sections};
 
-const STYLE: &str = include_str!("report.css");
-/// Files of the script, in this order.
-const SCRIPTS: [&str; 8] = [
-    include_str!("figures.js"),
-    include_str!("words.js"),
-    include_str!("run.js"),
-    include_str!("timeline.js"),
-    include_str!("gestures.js"),
-    include_str!("moment.js"),
-    include_str!("search.js"),
-    include_str!("report.js"),
-];
+/// The script of a report, after those that draw.
+const REPORT: &str = include_str!("report.js");
 
 /// Makes one self-contained HTML file.
 ///
@@ -65,7 +56,7 @@ pub fn html(parts: &[Part<'_>]) -> Result<String> {
 
 fn frame(title: &str, body: &str) -> String {
     let title = escaped(title);
-    let script = SCRIPTS.concat();
+    let script = DRAWING.concat() + REPORT;
     // A body has megabytes: it is copied once.
     let mut page = String::with_capacity(body.len() + STYLE.len() + script.len() + 2048);
     // The page's policy forbids loading anything, whatever the data contain.
