@@ -65,7 +65,10 @@ fn built_in(args: &PredictArgs, spec: &RunSpec, origin: Option<String>, ui: &Ui)
         plan
     };
     let asked = Asked { in_full, changes: true };
-    let report = answer(&paper, spec, &plan, asked, origin, || train::measured(&plan, &args.output, ui))?;
+    let mut report = answer(&paper, spec, &plan, asked, origin, || train::measured(&plan, &args.output, ui))?;
+    if let Some(found) = &mut report.result.prediction {
+        found.checkpoints = checkpoints;
+    }
     let is_no = is_no(&report.failure);
     answered(is_no, train::deliver(&plan, report, &args.output, ui))
 }
@@ -113,7 +116,6 @@ pub(super) fn answer(
     let found = prediction(spec, paper, &needs, needs_peak)?;
     report.result.prediction = Some(Prediction {
         local_peaks: report.peaks.take(),
-        checkpoints,
         techniques: techniques.iter().map(|one| one.result(in_words)).collect(),
         notes: origin.into_iter().chain(found.notes).collect(),
         ..found

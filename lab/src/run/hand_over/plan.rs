@@ -119,11 +119,12 @@ impl<'a> HandedPlan<'a> {
         self.spec.allocator.alloc_conf.as_deref().filter(|settings| !settings.is_empty())
     }
 
-    /// `"all-linear"`, or a list of names.
+    /// `"all-linear"`, a list of names, or an expression that PEFT reads.
     pub(super) fn targets(lora: &Lora) -> Value {
         match &lora.target {
             lab_models::LoraTarget::AllLinear => "all-linear".into(),
             lab_models::LoraTarget::Names(names) => names.clone().into(),
+            lab_models::LoraTarget::Pattern(pattern) => pattern.clone().into(),
         }
     }
 
