@@ -121,7 +121,8 @@ def drawn(count, seed):
         precision = draw.choice([{}, NARROW, AUTOCAST])
         bits = draw.choice([{}, FOUR, NESTED]) if adapters and precision == NARROW else {}
         parts = [{"optimizer": draw.choice(["adamw", "adamw8bit", "paged-adamw8bit", "adafactor", "lion8bit", "radam"])}, precision, adapters, bits]
-        for key, values in {"checkpoint": [None, "blocks", "blocks:2", "0"], "loss": [None, "checkpointed", "chunked:3"], "save-on-cpu": [None, "pageable", "pinned"],
+        losses = [None, "checkpointed", "chunked:3"] if precision == AUTOCAST else [None, "checkpointed", "chunked:3", "liger", "liger"]
+        for key, values in {"checkpoint": [None, "blocks", "blocks:2", "0", "0,1"], "loss": losses, "save-on-cpu": [None, "pageable", "pinned"],
                             "accumulate": [None, 2]}.items():
             value = draw.choice(values)
             parts.append({key: value} if value else {})
@@ -166,7 +167,7 @@ def program(name, network, fields):
 
 GROUPS: "dict[str, list]" = {"optimizers_torch": OF_TORCH, "optimizers_factored": FACTORED, "optimizers_bitsandbytes": OF_BITSANDBYTES,
                              "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS, "liger": LIGER, "tuned": TUNED, "offloaded": OFFLOADED, "selected": SELECTED,
-                             "combined": drawn(14, 49)}
+                             "combined": drawn(30, 49)}
 
 
 def tuned(name, network, fields):
