@@ -9,6 +9,7 @@ import functools
 import json
 import random
 import sys
+import typing
 import weakref
 
 # Small networks, by the fields of a run. A name with `hf-` is a configuration of transformers, one with `export-` a program of `scripts/export`.
@@ -117,13 +118,14 @@ def drawn(count, seed):
     draw, found = random.Random(seed), []
     while len(found) < count:
         network = draw.choice(["hf-llama", "hf-gpt2", "hf-qwen2", "hf-neox", "hf-opt", "hf-wide", "hf-llama", "hf-qwen2"])
-        adapters = draw.choice([{}, RANK_16, {"lora": 8}]) if network in ("hf-llama", "hf-qwen2", "hf-wide") else {}
+        adapters: dict = draw.choice([{}, RANK_16, {"lora": 8}]) if network in ("hf-llama", "hf-qwen2", "hf-wide") else {}
         precision = draw.choice([{}, NARROW, AUTOCAST])
-        bits = draw.choice([{}, FOUR, NESTED]) if adapters and precision == NARROW else {}
-        parts = [{"optimizer": draw.choice(["adamw", "adamw8bit", "paged-adamw8bit", "adafactor", "lion8bit", "radam"])}, precision, adapters, bits]
+        bits: dict = draw.choice([{}, FOUR, NESTED]) if adapters and precision == NARROW else {}
+        parts: list[dict] = [{"optimizer": draw.choice(["adamw", "adamw8bit", "paged-adamw8bit", "adafactor", "lion8bit", "radam"])}, precision, adapters, bits]
         losses = [None, "checkpointed", "chunked:3"] if precision == AUTOCAST else [None, "checkpointed", "chunked:3", "liger", "liger"]
-        for key, values in {"checkpoint": [None, "blocks", "blocks:2", "0", "0,1"], "loss": losses, "save-on-cpu": [None, "pageable", "pinned"],
-                            "accumulate": [None, 2]}.items():
+        others: dict[str, list] = {"checkpoint": [None, "blocks", "blocks:2", "0", "0,1"], "loss": losses,
+                                     "save-on-cpu": [None, "pageable", "pinned"], "accumulate": [None, 2]}
+        for key, values in others.items():
             value = draw.choice(values)
             parts.append({key: value} if value else {})
         found.append((network, functools.reduce(lambda left, right: left | right, parts)))
@@ -367,7 +369,7 @@ def recorded(case):
 
 def main():
     if sys.argv[1:]:
-        made = {"ends": ended, "liger": ended, "tuned": tuned, "offloaded": offloaded, "selected": selected, "combined": combined}.get(sys.argv[1], program)
+        made: typing.Any = {"ends": ended, "liger": ended, "tuned": tuned, "offloaded": offloaded, "selected": selected, "combined": combined}.get(sys.argv[1], program)
         print(json.dumps([made(*words) for words in GROUPS[sys.argv[1]]]))
     else:
         print(*GROUPS, sep="\n")
