@@ -9,6 +9,7 @@ import functools
 import json
 import random
 import sys
+import typing
 import weakref
 
 # Small networks, by the fields of a run. A name with `hf-` is a configuration of transformers, one with `export-` a program of `scripts/export`.
@@ -117,12 +118,14 @@ def drawn(count, seed):
     draw, found = random.Random(seed), []
     while len(found) < count:
         network = draw.choice(["hf-llama", "hf-gpt2", "hf-qwen2", "hf-neox", "hf-opt", "hf-wide", "hf-llama", "hf-qwen2"])
-        adapters = draw.choice([{}, RANK_16, {"lora": 8}]) if network in ("hf-llama", "hf-qwen2", "hf-wide") else {}
+        adapters: dict = draw.choice([{}, RANK_16, {"lora": 8}]) if network in ("hf-llama", "hf-qwen2", "hf-wide") else {}
         precision = draw.choice([{}, NARROW, AUTOCAST])
-        bits = draw.choice([{}, FOUR, NESTED]) if adapters and precision == NARROW else {}
-        parts = [{"optimizer": draw.choice(["adamw", "adamw8bit", "paged-adamw8bit", "adafactor", "lion8bit", "radam"])}, precision, adapters, bits]
-        for key, values in {"checkpoint": [None, "blocks", "blocks:2", "0"], "loss": [None, "checkpointed", "chunked:3"], "save-on-cpu": [None, "pageable", "pinned"],
-                            "accumulate": [None, 2]}.items():
+        bits: dict = draw.choice([{}, FOUR, NESTED]) if adapters and precision == NARROW else {}
+        parts: list[dict] = [{"optimizer": draw.choice(["adamw", "adamw8bit", "paged-adamw8bit", "adafactor", "lion8bit", "radam"])}, precision, adapters, bits]
+        losses = [None, "checkpointed", "chunked:3"] if precision == AUTOCAST else [None, "checkpointed", "chunked:3", "liger", "liger"]
+        others: dict[str, list] = {"checkpoint": [None, "blocks", "blocks:2", "0", "0,1"], "loss": losses,
+                                     "save-on-cpu": [None, "pageable", "pinned"], "accumulate": [None, 2]}
+        for key, values in others.items():
             value = draw.choice(values)
             parts.append({key: value} if value else {})
         found.append((network, functools.reduce(lambda left, right: left | right, parts)))
@@ -166,7 +169,7 @@ def program(name, network, fields):
 
 GROUPS: "dict[str, list]" = {"optimizers_torch": OF_TORCH, "optimizers_factored": FACTORED, "optimizers_bitsandbytes": OF_BITSANDBYTES,
                              "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS, "liger": LIGER, "tuned": TUNED, "offloaded": OFFLOADED, "selected": SELECTED,
-                             "combined": drawn(14, 49)}
+                             "combined": drawn(30, 49)}
 
 
 def tuned(name, network, fields):
@@ -366,7 +369,7 @@ def recorded(case):
 
 def main():
     if sys.argv[1:]:
-        made = {"ends": ended, "liger": ended, "tuned": tuned, "offloaded": offloaded, "selected": selected, "combined": combined}.get(sys.argv[1], program)
+        made: typing.Any = {"ends": ended, "liger": ended, "tuned": tuned, "offloaded": offloaded, "selected": selected, "combined": combined}.get(sys.argv[1], program)
         print(json.dumps([made(*words) for words in GROUPS[sys.argv[1]]]))
     else:
         print(*GROUPS, sep="\n")

@@ -135,10 +135,10 @@ fn some_blocks_are_refused_where_there_are_none() {
     }
 }
 
-/// Fourteen combinations that were drawn at random.
+/// Combinations that were drawn at random.
 #[test]
 fn techniques_together_take_what_the_libraries_take() {
-    compare("combined", 14);
+    compare("combined", 30);
 }
 
 #[test]

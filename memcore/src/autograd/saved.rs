@@ -99,8 +99,12 @@ impl<'a> Saved<'a> {
     /// The saved values of a node called `op`. Those that a hook packed are unpacked here: PyTorch's functions begin so, in the order of their names.
     pub(super) fn new(op: &'static str, slots: MutexGuard<'a, Slots>) -> Result<Self> {
         let saved = Self { op, slots, unpacked: RefCell::default() };
+        let is_packed = |value: &SavedValue| value.array().is_none();
+        if !saved.slots.iter().flatten().any(is_packed) {
+            return Ok(saved);
+        }
         for value in saved.slots.iter().flatten() {
-            let array = if value.array().is_none() { Some(value.unpack(op)?) } else { None };
+            let array = if is_packed(value) { Some(value.unpack(op)?) } else { None };
             saved.unpacked.borrow_mut().push(array);
         }
         Ok(saved)
