@@ -20,10 +20,16 @@ use crate::run::spec::{ParallelSpec, RunSpec};
 /// Savings are rounded down to this share of all of them.
 const UNITS: u64 = 1 << 14;
 
-/// The most dry runs that make a choice cheaper.
-const MOST_IMPROVEMENTS: usize = 1 << FEW_BLOCKS;
+/// The most dry runs that make a choice of many blocks cheaper.
+const MOST_NEIGHBOURS: usize = 8;
 
-/// Costs within this share are alike.
+/// With more blocks than these a few places are measured first.
+const MEASURED: usize = 8;
+
+/// The number of those places.
+const PLACES: usize = 5;
+
+/// Blocks whose figures are within this share are alike.
 const ALIKE: f64 = 1e-3;
 
 /// So many blocks are tried in every combination.
@@ -56,6 +62,14 @@ struct Block {
     cost: u64,
 }
 
+impl Block {
+    /// True if neither figure differs by more than a thousandth.
+    fn is_like(self, other: Self) -> bool {
+        let near = |a: u64, b: u64| a.abs_diff(b) as f64 <= ALIKE * a.max(b) as f64;
+        near(self.saved, other.saved) && near(self.cost, other.cost)
+    }
+}
+
 /// A choice of which none with as much saved costs less.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Choice {
@@ -85,24 +99,13 @@ impl Paper<'_> {
         if is_within(&figures, budget) {
             return Ok(Some(CheckpointChoice { blocks: Vec::new(), of, spec: without, figures, tried: 1 }));
         }
-        let alone: Vec<Vec<usize>> = std::iter::once(Vec::new()).chain((0..of).map(|block| vec![block])).collect();
-        let kept = side_by_side(&alone, self.stop, |blocks| self.kept(&with(spec, blocks.clone()), speed));
-        let kept: Vec<(u64, f64)> =
-            kept.into_iter().map(|one| one.ok_or(Error::Interrupted)?).collect::<Result<_>>()?;
-        let Some(((all, whole), each)) = kept.split_first() else { return Ok(None) };
-        let blocks: Vec<Block> = each
-            .iter()
-            .map(|(bytes, seconds)| Block {
-                saved: all.saturating_sub(*bytes),
-                cost: ((seconds - whole).max(0.0) * 1e12) as u64,
-            })
-            .collect();
+        let (blocks, measured) = self.each(spec, speed, of)?;
         let choices = cheapest(&blocks);
         let room = budget.or(figures.room.map(|room| room.budget_bytes)).unwrap_or_default();
         let missing = figures.allocated_bytes.saturating_sub(room);
         // A choice that saves less than what is missing cannot fit: what it saves, it saves of the peak at most.
         let (mut low, mut high) = (choices.partition_point(|choice| choice.saved < missing), choices.len());
-        let (mut found, mut tried) = (None, 2 + of);
+        let (mut found, mut tried) = (None, 1 + measured);
         while low < high {
             let middle = usize::midpoint(low, high);
             let Some(choice) = choices.get(middle) else { break };
@@ -121,6 +124,38 @@ impl Paper<'_> {
         self.improved(&blocks, budget, choice).map(Some)
     }
 
+    /// What recomputing each of so many blocks changes. Of more than [`MEASURED`] blocks, if those in some inner places are alike, all inner ones are. With the number of
+    /// dry runs.
+    fn each(&self, spec: &RunSpec, speed: Speed, of: usize) -> Result<(Vec<Block>, usize)> {
+        let measured = |numbers: &[usize]| -> Result<Vec<Block>> {
+            let alone: Vec<Vec<usize>> =
+                std::iter::once(Vec::new()).chain(numbers.iter().map(|number| vec![*number])).collect();
+            let kept = side_by_side(&alone, self.stop, |blocks| self.kept(&with(spec, blocks.clone()), speed));
+            let kept: Vec<(u64, f64)> =
+                kept.into_iter().map(|one| one.ok_or(Error::Interrupted)?).collect::<Result<_>>()?;
+            let Some(((all, whole), each)) = kept.split_first() else { return Ok(Vec::new()) };
+            let block = |(bytes, seconds): &(u64, f64)| Block {
+                saved: all.saturating_sub(*bytes),
+                cost: ((seconds - whole).max(0.0) * 1e12) as u64,
+            };
+            Ok(each.iter().map(block).collect())
+        };
+        if of > MEASURED {
+            let places: [usize; PLACES] = [0, 1, 2, of / 2, of - 1];
+            let some = measured(&places)?;
+            if let [first, inner, others @ .., last] = some.as_slice()
+                && others.iter().all(|other| other.is_like(*inner))
+            {
+                let mut all = vec![*inner; of];
+                all.splice(..1, [*first]);
+                all.splice(of - 1.., [*last]);
+                return Ok((all, PLACES + 1));
+            }
+        }
+        let before = if of > MEASURED { PLACES + 1 } else { 0 };
+        Ok((measured(&(0..of).collect::<Vec<usize>>())?, before + of + 1))
+    }
+
     /// A choice with less recomputation that still fits: where blocks differ, the peak may lie in backward, where what is computed again is held, too. Of few blocks
     /// every cheaper choice is run dry, of many those that leave out a block, or have a cheaper one for it.
     fn improved(
@@ -129,13 +164,11 @@ impl Paper<'_> {
         budget: Option<u64>,
         mut choice: CheckpointChoice,
     ) -> Result<CheckpointChoice> {
-        let costs = || blocks.iter().map(|block| block.cost);
-        let (least, most) = (costs().min().unwrap_or_default(), costs().max().unwrap_or_default());
-        if (most - least) as f64 <= ALIKE * most as f64 {
+        if blocks.iter().zip(blocks.iter().skip(1)).all(|(one, next)| one.is_like(*next)) {
             return Ok(choice);
         }
-        let most = choice.tried + MOST_IMPROVEMENTS;
         let is_few = blocks.len() <= FEW_BLOCKS;
+        let most = choice.tried + if is_few { 1 << FEW_BLOCKS } else { MOST_NEIGHBOURS };
         loop {
             let others =
                 if is_few { every_cheaper(blocks, &choice.blocks) } else { neighbours(blocks, &choice.blocks) };

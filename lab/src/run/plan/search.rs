@@ -183,6 +183,10 @@ impl Planner<'_> {
         open.sort_by(|a, b| reserved(a).cmp(&reserved(b)).then(a.size.cmp(&b.size)));
         let (mut made, mut tried): (Vec<Planned>, usize) = (Vec::new(), 0);
         for one in open.into_iter().take(MOST_OF_BLOCKS) {
+            // Recomputation only adds time.
+            if made.iter().any(|other| other.fits == Some(true) && other.seconds <= one.seconds) {
+                continue;
+            }
             let Some(choice) = self.paper.checkpoints_within(&one.spec, self.speed, None)? else { continue };
             tried += choice.tried;
             if choice.blocks.is_empty() {
