@@ -14,7 +14,7 @@ import sys
 
 def outcome(program, path):
     """What came of a recipe: a word, and the unsupported keys."""
-    words = [program, "predict", path, "--gpu", "h200"]
+    words = [program, "predict", path, "--gpu", "8TiB"]
     ran = subprocess.run(words, env=dict(os.environ, VRAMLAB_ONLY_BUILT_IN="1"), stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if ran.returncode in (0, 1) and not ran.stderr.strip().split("\n")[-1].startswith("error"):
         return "answered", []
