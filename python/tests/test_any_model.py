@@ -176,6 +176,9 @@ class Inputs(unittest.TestCase):
             planned(facts, lambda made: 2 * 576, sequence=500)
         without = planned(facts, lambda made: None)
         self.assertNotIn("pixel_values", expressions(without))
+        sized = network("AForConditionalGeneration", "input_ids, pixel_values, image_sizes, labels", **vars(facts.config))
+        plan = planned(sized, lambda made: None if "image_sizes" in [one.name for one in made] else 2 * 576)
+        self.assertEqual(list(expressions(plan)), ["input_ids", "pixel_values", "labels"], "this part asks for no sizes")
         self.assertIn("without pictures", without.notes[0])
 
     def test_a_configuration_without_eyes_or_with_others_has_no_pictures(self) -> None:
@@ -244,6 +247,13 @@ class Blocks:
 
 
 class Names(unittest.TestCase):
+    def test_masks_of_time_are_a_loss_only_of_pretraining(self) -> None:
+        def forward(self: Any, input_values: Any, mask_time_indices: Any) -> None:
+            """As both take them."""
+
+        found = {name: classes.has_loss(type(name, (), {"forward": forward})) for name in ("Wav2Vec2ForPreTraining", "HubertModel")}
+        self.assertEqual(found, {"Wav2Vec2ForPreTraining": True, "HubertModel": False})
+
     def test_a_class_that_fails_by_itself_gives_way_to_that_of_its_text(self) -> None:
         library = types.SimpleNamespace(Llama4ForCausalLM=Blocks)
         found = classes.text_alone(library, Llama4ForConditionalGeneration)

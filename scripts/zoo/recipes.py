@@ -14,7 +14,7 @@ import sys
 
 def outcome(program, path):
     """What came of a recipe: a word, and the unsupported keys."""
-    words = [program, "predict", path, "--gpu", "h200"]
+    words = [program, "predict", path, "--gpu", "8TiB"]
     ran = subprocess.run(words, env=dict(os.environ, VRAMLAB_ONLY_BUILT_IN="1"), stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if ran.returncode in (0, 1) and not ran.stderr.strip().split("\n")[-1].startswith("error"):
         return "answered", []
@@ -23,10 +23,12 @@ def outcome(program, path):
     if missing:
         return "unsupported keys", [re.split(r"[=:]", one)[0].strip() for one in re.split(r", (?=[\w.]+[=:])", missing.group(1))]
     for sign, word in (("does not name a network", "no network"), ("neither a folder here", "network not here"), ("not represented", "network not built in"),
-                       ("is not built in", "network not built in"), ("not a training", "no training"), ("no trainer that vramlab knows", "no recipe")):
+                       ("is not built in", "network not built in"), ("not a training", "no training"), ("no trainer that vramlab knows", "no recipe"),
+                       ("configures accelerate", "no recipe"), ("none of its names", "no recipe"), ("second version", "LLaMA-Factory's second version"),
+                       ("only a config.json of transformers has it", "a network for a Python")):
         if sign in said:
             return word, []
-    return "error: " + said[:160], []
+    return "error: " + said.replace(path, "")[:120], []
 
 
 def main():

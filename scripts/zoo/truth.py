@@ -61,18 +61,19 @@ def train(name):
 
 
 def compare(program, count, *names):
-    with open(count) as file:
-        rows = {row[0]: row for row in (line.rstrip("\n").split("\t") for line in file)}
     import torch
 
     for name in names or trainings(torch):
-        if name not in rows:
-            continue
         words = [program, "rehearse", "--gpu", "h200", sys.executable, os.path.abspath(__file__), name]
         ran = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         peak = next((line.split()[1:3] for line in ran.stdout.splitlines() if line.startswith("PEAK")), None)
         if peak is None:
             print("%s: no truth: %s" % (name, ran.stdout.strip().splitlines()[-1:]), flush=True)
+            continue
+        with open(count) as file:
+            rows = {row[0]: row for row in (line.rstrip("\n").split("\t") for line in file)}
+        if name not in rows:
+            print("%s: not in %s yet: %s" % (name, count, " ".join(peak)), flush=True)
             continue
         found = rows[name][3:5]
         away = ["equal" if one == other else "%+.4f %%" % (100 * (int(one) - int(other)) / int(other)) for one, other in zip(found, peak)]

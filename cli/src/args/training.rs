@@ -55,7 +55,7 @@ pub(crate) struct TrainingArgs {
     /// Train adapters of this rank (LoRA) instead of the network, as PEFT does [default: none].
     #[arg(long, value_name = "RANK")]
     pub lora: Option<usize>,
-    /// Put adapters on these layers: all-linear, or names with commas between [default: PEFT's for the network].
+    /// Put adapters on these layers: all-linear, names with commas between, or a regular expression [default: PEFT's for the network].
     #[arg(long, value_name = "NAMES", requires = "lora")]
     pub lora_target: Option<LoraTarget>,
     /// Drop elements of the adapters' inputs with this probability [default: 0].

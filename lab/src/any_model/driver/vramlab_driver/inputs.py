@@ -172,6 +172,11 @@ def with_picture(plan, facts, image_tokens):
     else:
         pictures(plan, facts)
     counted = image_tokens(plan.inputs)
+    if counted is None and plan.has("image_sizes"):
+        # Only some of the parts that see ask for sizes.
+        plan.inputs[:] = before
+        pictures(plan, facts)
+        counted = image_tokens(plan.inputs)
     if counted is None:
         plan.inputs[:] = before
         plan.notes.append("its texts come without pictures: how many tokens a picture takes could not be found out")
