@@ -63,31 +63,17 @@ def events(count, op="mm", scope="layers"):
         made_by.append(dice.randrange(20))
     names = ["parameter", "gradient", "optimizer_state", "activation", "input", "workspace", "temporary", "buffer"]
     return {
-        "format": "vramlab-events-1",
-        "name": f"run of {op}",
-        "ev": "".join(kinds),
-        "ev_size": sizes,
-        "ev_addr512": addresses,
-        "ev_free_ref": freed,
-        "op_names": [f"{op}_{i}" for i in range(20)],
-        "ev_op": made_by,
-        "ev_bytes": given,
-        "categories": names,
-        "ev_category": categories,
-        "scope_names": [f"{scope}.{i // 4}.part{i % 4}" for i in range(50)],
-        "ev_scope": scopes,
-        "retag_at": [],
-        "retag_ref": [],
-        "retag_category": [],
-        "phase_names": ["forward", "backward", "step"],
-        "phase_at": phase_at,
-        "phase": phases,
+        "format": "vramlab-events-1", "name": f"run of {op}", "ev": "".join(kinds), "ev_size": sizes,
+        "ev_addr512": addresses, "ev_free_ref": freed, "op_names": [f"{op}_{i}" for i in range(20)], "ev_op": made_by,
+        "ev_bytes": given, "categories": names, "ev_category": categories,
+        "scope_names": [f"{scope}.{i // 4}.part{i % 4}" for i in range(50)], "ev_scope": scopes,
+        "retag_at": [], "retag_ref": [], "retag_category": [],
+        "phase_names": ["forward", "backward", "step"], "phase_at": phase_at, "phase": phases,
     }
 
 
 def pages(program, folder, count):
     """Name and file of every page to look at."""
-
     def vramlab(*arguments, fits=True):
         process = subprocess.Popen([program, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=None if fits else subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)
