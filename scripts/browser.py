@@ -39,6 +39,8 @@ def axe_core(named, folder):
     npm = shutil.which("npm")
     if npm is None:
         return None
-    subprocess.run([npm, "install", "--silent", "--prefix", str(folder), "axe-core@4"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        [npm, "install", "--silent", "--prefix", str(folder), "axe-core@4"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     file = folder / "node_modules/axe-core/axe.min.js"
     return file.read_text() if file.is_file() else None

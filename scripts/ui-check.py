@@ -21,8 +21,16 @@ from browser import LEVELS, axe_core, chromium
 
 SIZES = {"light": (1280, 900, "light"), "dark": (1280, 900, "dark"), "narrow": (390, 844, "light")}
 NETWORK = {
-    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 96,
-    "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 512, "max_position_embeddings": 256, "torch_dtype": "bfloat16",
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "num_hidden_layers": 2,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "vocab_size": 512,
+    "max_position_embeddings": 256,
+    "torch_dtype": "bfloat16",
 }
 # Pages at once.
 CLIENTS = 20
@@ -69,7 +77,10 @@ class Page:
 
     def take(self, settings):
         """Follows a link to other settings."""
-        self.page.evaluate("settings => { delete document.documentElement.dataset.tries; history.replaceState(null, '', '#' + settings); dispatchEvent(new Event('hashchange')); }", settings)
+        self.page.evaluate(
+            "settings => { delete document.documentElement.dataset.tries; history.replaceState(null, '', '#' + settings); dispatchEvent(new Event('hashchange')); }",
+            settings,
+        )
 
     def moves(self, name, count=MOVES):
         """Moves a slider by keys; returns the milliseconds of each move until the picture is new."""
@@ -130,8 +141,7 @@ class Page:
         for details in self.page.locator("details:not([open]) > summary").all():
             if details.is_visible():
                 details.click()
-        found = self.page.evaluate(
-            "levels => axe.run(document, { runOnly: { type: 'tag', values: levels } })", LEVELS)
+        found = self.page.evaluate("levels => axe.run(document, { runOnly: { type: 'tag', values: levels } })", LEVELS)
         for rule in found["violations"]:
             for node in rule["nodes"][:3]:
                 self.said.append(f"axe-core: {rule['id']}: {node['html'][:200]}")

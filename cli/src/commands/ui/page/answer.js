@@ -91,6 +91,10 @@ class Answer {
   showTries(found, apply) {
     const { tries } = found;
     this.tries.inert = false;
+    if (found.error) {
+      this.tries.replaceChildren(make("p", { class: "note" }, "Changes to try: " + found.error));
+      return;
+    }
     if (!tries || !tries.order) {
       this.tries.replaceChildren();
       return;
