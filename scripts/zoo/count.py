@@ -73,7 +73,7 @@ def main():
             done = {line.split("\t")[0] for line in file if "\tdriver" not in line}
     # What an H200 holds first.
     for name, config in sorted(configurations().items(), key=lambda one: one[0] in LARGE):
-        if name in done or names and name not in names:
+        if name in done or (names and name not in names):
             continue
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, name, "config.json")

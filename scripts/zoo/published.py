@@ -2,6 +2,9 @@
 
 A field that is absent has the value of transformers' own class. Networks whose configuration the program knows by name are only named.
 """
+
+from typing import Any
+
 from networks import NETWORKS, decoder, windows
 
 # Known to the program by name: their `config.json` is that of `lab/imports/known/models.json`.
@@ -36,7 +39,7 @@ BF16 = dict(torch_dtype="bfloat16")
 UNET = dict(in_channels=4, out_channels=4, layers_per_block=2)
 FULL_AT = lambda places, layers, other: ["full_attention" if layer in places else other for layer in range(layers)]
 
-MODELS = {name: name for name in KNOWN}
+MODELS: dict[str, Any] = {name: name for name in KNOWN}
 MODELS.update({name: config for name, (config, _, _) in NETWORKS.items() if name not in ("gemma-2-2b",)})
 MODELS.update({
     "all-minilm-l6": encoder("bert", "BertModel", 30522, 384, 6),

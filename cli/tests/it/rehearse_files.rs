@@ -162,7 +162,11 @@ fn connections_beyond_this_machine_are_listed_and_may_be_refused() {
         }
         let (listed, other) = if offline { ("refused", "contacted") } else { ("contacted", "refused") };
         let address = if offline { "connection to 192.0.2.7:443" } else { "192.0.2.7:443" };
-        assert_eq!((&answer[listed], &answer[other]), (&serde_json::json!([address]), &serde_json::json!([])), "{text}");
+        assert_eq!(
+            (&answer[listed], &answer[other]),
+            (&serde_json::json!([address]), &serde_json::json!([])),
+            "{text}"
+        );
         let refused = text.contains(&format!("{}\n", libc::ENETUNREACH));
         assert!(refused || !offline, "{text}");
     }

@@ -1,7 +1,7 @@
 //! The cards that have a name (`vramlab-cards-1`).
 
 use lab_base::beside::{CUDNN, NCCL, NCCL_FURTHER, OTHERS};
-use lab_base::cards::{ALL, CONTEXT, Context, Card};
+use lab_base::cards::{ALL, CONTEXT, Card, Context};
 use lab_base::figures::{both, counted, short};
 use lab_base::section::{Bars, Cell, Section, Table};
 use serde::{Deserialize, Serialize};

@@ -14,6 +14,8 @@ from _vramlab_rehearsal.values.values import Values
 class Kernel:
     """Stands in for Triton's `JITFunction`."""
 
+    values: Values
+
     def run(self, *_args, **_words):
         self.values.writes.value += 1
 

@@ -109,7 +109,7 @@ class Body:
     """Statements that run with these names; `depth` is the number of calls around them. The names in `own` are of the function alone."""
 
     own: frozenset = frozenset()
-    function = None
+    function: ast.AST = ast.Module([], [])
 
     def __init__(self, names, depth):
         self.names, self.depth = names, depth
