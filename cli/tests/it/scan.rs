@@ -30,6 +30,7 @@ fn a_scan_has_a_row_per_combination() {
         "with_expandable_segments",
         "needs_peak",
         "with_cudnn",
+        "checkpoints",
         "lower_bytes",
         "expected_bytes",
         "upper_bytes",

@@ -43,7 +43,7 @@ fn a_configuration_of_transformers_is_a_model_file() {
     assert!(refused(2, &["predict", "--model-file", &gpt2, "--width", "64"]).contains("--width"));
     assert!(
         refused(2, &["predict", "--model-file", &gpt2, "--checkpoint", "sqrt"])
-            .contains("none, blocks, and numbers of blocks")
+            .contains("has none, blocks, blocks:N and numbers of blocks")
     );
     assert_eq!(of_step(&predict(&["--checkpoint", "none"])), of_step(&whole));
     assert!(refused(2, &["predict", "--model-file", &gpt2, "--sequence", "2048"]).contains("1024 positions"));

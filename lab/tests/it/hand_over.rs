@@ -205,7 +205,10 @@ fn some_blocks_computed_again_take_what_was_rehearsed() {
         assert_eq!((mib(found_allocated), mib(found_reserved)), (allocated, reserved), "{blocks}");
         let made = handed(folder.path(), &plan);
         let (_, script) = made.files.iter().find(|(file, _)| file.name == "train.py").unwrap();
-        assert!(script.contains(&format!("CHECKPOINTED = [{}]", blocks.replace(',', ", "))), "{script}");
+        assert!(
+            script.contains(&format!("gradient_checkpointing = number in [{}]", blocks.replace(',', ", "))),
+            "{script}"
+        );
         assert!(why(&made, "training_args.json").starts_with("it cannot say"), "{:?}", made.left_out);
     }
 }
