@@ -187,3 +187,11 @@ def test_known_numbers_as_the_sizes_of_a_view_are_shown(values):
     values.call(view, "view", (on_card(*range(6)), height, width, 1), {})
     values.call(view, "view", (on_card(*range(6)), 2, 3), {})
     assert shown == [2, 0], "plain sizes are read by nobody"
+
+
+def test_an_unknown_number_is_one_where_zero_would_raise_an_error(values, monkeypatch):
+    monkeypatch.setattr("_vramlab_rehearsal.values.raising.refuses_zero", lambda _file, _line: True)
+    assert values.call(lambda _tensor: 0.0, "item", (on_card(0, dtype="float32"),), {}) == 1.0
+    [place] = values.reads.places.values()
+    assert place["answer"] == "1.0, or an error would be raised"
+    assert values.call(lambda _tensor: 3.5, "item", (on_card(0, dtype="float32"),), {}) == 3.5

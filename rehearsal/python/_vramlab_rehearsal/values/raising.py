@@ -1,8 +1,14 @@
-"""Finds the side of a branch that raises no error, so that a script that checks unknown numbers continues."""
+"""Finds the side of a branch, and the number, that raises no error, so that a script that works with unknown numbers continues."""
 
+import ast
 import dis
 import functools
 import sys
+
+from .branches import covers, parsed
+
+# Functions of Python and numpy that refuse zero.
+REFUSING_ZERO = ("log", "log2", "log10")
 
 
 def next_of(instructions, index):
@@ -52,12 +58,49 @@ def assumed_at(code, offset):
     return (jumps_if if here else not jumps_if) != inverted
 
 
-def branch(values, function, args):
-    """Returns a truth value for unknown contents: if one value would raise an error immediately, the other one is assumed."""
+def caller():
+    """Returns the frame that called an operator."""
     frame = sys._getframe()
     own = frame.f_code.co_filename
     while frame.f_code.co_filename == own:
         frame = frame.f_back
+    return frame
+
+
+@functools.lru_cache(maxsize=4096)
+def refuses_zero(file, line):
+    """True if a line divides by what it reads, or takes its logarithm: `10 * log10(1 / mse.item())`."""
+    tree = parsed(file)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod)) and covers(node, line):
+            parts = [node.right]
+        elif isinstance(node, ast.Call) and covers(node, line) and name_of(node.func) in REFUSING_ZERO:
+            parts = node.args
+        else:
+            continue
+        calls = [one.func for part in parts for one in ast.walk(part) if isinstance(one, ast.Call)]
+        if any(name_of(call) in ("item", "float") for call in calls):
+            return True
+    return False
+
+
+def name_of(function):
+    return getattr(function, "id", getattr(function, "attr", ""))
+
+
+def number(values, function, name, args):
+    """Returns a number for unknown contents: one, where zero would raise an error immediately."""
+    found = function(*args)
+    frame = caller()
+    if type(found) is not float or found != 0.0 or not refuses_zero(frame.f_code.co_filename, frame.f_lineno):
+        return found
+    values.reads.tell("assumed", name, "values", answer="1.0, or an error would be raised")
+    return 1.0
+
+
+def branch(values, function, args):
+    """Returns a truth value for unknown contents: if one value would raise an error immediately, the other one is assumed."""
+    frame = caller()
     assumed = assumed_at(frame.f_code, frame.f_lasti)
     if assumed is None:
         return function(*args)

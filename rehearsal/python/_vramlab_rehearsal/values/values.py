@@ -10,7 +10,7 @@ It does not change what is allocated. Written for `start.py`, which starts it.""
 import ctypes
 import types
 
-from . import quick
+from . import quick, raising
 from .known import doubt
 from .operators import (
     ARITHMETIC,
@@ -34,7 +34,6 @@ from .operators import (
     VIEWS,
 )
 from .put_off import PutOff
-from .raising import branch
 from .reads import READS, SIZED, Reads
 
 
@@ -198,7 +197,9 @@ class Values(PutOff):
     def unknown(self, function, name, args, kwargs, on_card, held, twins):
         """Runs an operator whose operands are not all known."""
         if name == "__bool__":
-            return branch(self, function, args)
+            return raising.branch(self, function, args)
+        if name in ("item", "__float__") and not twins:
+            return raising.number(self, function, name, args)
         shown, decided = (), None
         if twins:
             shown = [t for t in on_card if id(t) in twins and twins[id(t)].bytes <= MAX_SHOWN and not twins[id(t)].doubtful]
