@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lab_base::error::{Error, Result};
-use lab_models::{Architecture, Defaults, Task};
+use lab_models::{Architecture, Defaults, Places, Task};
 use memcore::nn::{Init, Module, Parameter};
 use memcore::{DType, Tensor};
 
@@ -68,6 +68,15 @@ impl<A: Architecture, N: Send + Sync + 'static> Architecture for OnRank<'_, A, N
 
     fn indivisible(&self) -> Option<&'static str> {
         self.model.indivisible()
+    }
+
+    /// The model's own, whose parameters are in the order of those of [`build`](Architecture::build): they tell what is divided together.
+    fn pieces(&self, at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
+        self.model.pieces(at)
+    }
+
+    fn shares_ends(&self) -> bool {
+        self.model.shares_ends()
     }
 
     fn one_length(&self) -> Option<&'static str> {

@@ -76,6 +76,7 @@ impl Network {
                 device: init.device().clone(),
                 file: model.file.as_str().into(),
                 typed,
+                own: model.dtype,
                 evaluates: false,
                 regions,
                 spare: Spare::default(),

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use lab_training::Precision;
 use memcore::autograd::{SavedHooksGuard, checkpoint_until_dropped, is_grad_enabled};
 use memcore::{DType, Device, Error, Result, Tensor, context};
 
@@ -21,6 +22,8 @@ pub(super) struct Runner {
     pub file: Arc<str>,
     /// True if results must have the types that the file gives; false in a run with another precision than the file's.
     pub typed: bool,
+    /// The type of the file's parameters.
+    pub own: DType,
     /// True under `model.eval()`.
     pub evaluates: bool,
     /// Nodes that are computed again in the backward pass.
@@ -226,12 +229,24 @@ impl Runner {
             Error::Invalid { what, problem } if what == node.target => (what, problem),
             Error::Invalid { what, problem } => (node.target.clone(), format!("{what}: {problem}")),
             Error::Shape { op, detail } => (node.target.clone(), format!("{op}: {detail}")),
-            // Types that do not go together in another precision than the file's: the graph has some of the file's types as constants.
+            Error::DType { .. } | Error::InvalidCall { .. } if !self.typed => {
+                (node.target.clone(), mixed_types(&self.file, self.own, &error))
+            }
             Error::DType { .. } | Error::InvalidCall { .. } => (node.target.clone(), error.to_string()),
             other => return other,
         };
         Error::invalid(format!("{}: {what} in {}", self.file, node.place), problem)
     }
+}
+
+/// Says that the types of an operator's operands do not go together in another precision than that of the file: `x.to(y.dtype)` is in a graph as the type that `y`
+/// had in the export (`own`), which another precision does not change.
+fn mixed_types(file: &str, own: DType, error: &Error) -> String {
+    let precision = Precision::throughout(own).name();
+    format!(
+        "{error}: --precision is not that of the graph, which converts to {own} where PyTorch would convert to the type of another tensor; \
+         this works: vramlab predict {file} --precision {precision}"
+    )
 }
 
 /// True for the counter of batches that a batch norm has in training, and does not advance under `model.eval()`.

@@ -113,7 +113,8 @@ fn build<'a>(
         let device = devices[number].clone();
         let file = contents.file.as_str().into();
         let (regions, spare) = (model.again().clone(), Spare::default());
-        let runner = Runner { device, file, typed, evaluates: false, regions, spare };
+        let own = contents.dtype;
+        let runner = Runner { device, file, typed, own, evaluates: false, regions, spare };
         let state = used(contents, &parts.holders, &tensors, number, first.computes())?;
         Ok(OnDevice { part, runner, state })
     };

@@ -4,9 +4,9 @@
 use crate::archives;
 use std::ops::ControlFlow;
 
-use lab_imports::exported;
+use lab_imports::exported::{self, Exported, Reads};
 use lab_models::Architecture;
-use lab_training::{Continuation, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source};
+use lab_training::{Continuation, Failed, OptimizerKind, OptimizerSettings, Precision, RunResult, RunSettings, Source};
 use memcore::Device;
 
 use crate::archives::compared::{self, Recording, golden};
@@ -217,13 +217,7 @@ fn another_precision_runs_or_is_refused_by_name() {
         let path = archives::unpacked(&golden(&format!("{name}.pt2.gz")), folder.path(), name);
         let model = exported::load(&path, None).unwrap();
         for precision in [Precision::Bf16, Precision::AutocastBf16] {
-            let mut settings = RunSettings::new(4, 1, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
-            settings.precision = precision;
-            let device = Device::new(memcore::backend::Meta::default());
-            let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
-            let result =
-                exported::train_from(&model, &device, &settings, source, &mut Continuation::default(), progress);
-            if let Err(failed) = result {
+            if let Err(failed) = trained(&model, precision) {
                 assert!(failed.error.is_usage(), "{name} {precision}: {}", failed.error);
                 refused.push(format!("{name} {precision}"));
             }
@@ -231,6 +225,32 @@ fn another_precision_runs_or_is_refused_by_name() {
     }
     assert!(refused.iter().any(|run| run == "gpt2 bf16"), "{refused:?}");
     assert!(!refused.iter().any(|run| run == "gpt2 autocast-bf16"), "{refused:?}");
+}
+
+fn trained(model: &Exported, precision: Precision) -> Result<RunResult, Failed> {
+    let mut settings = RunSettings::new(4, 1, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
+    settings.precision = precision;
+    let device = Device::new(memcore::backend::Meta::default());
+    let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
+    exported::train_from(model, &device, &settings, source, &mut Continuation::default(), progress)
+}
+
+/// The rows of experts are cast to the type that their matrices had in the recording: `input.to(weight.dtype)` in transformers. In another precision the error
+/// says which one fits.
+#[test]
+fn experts_run_in_the_precision_of_their_graph() {
+    for name in ["qwen3-30b-a3b", "mixtral-8x7b", "gpt-oss-20b"] {
+        let model = Reads::default().recorded(name, Some(4), None, 256, None).unwrap();
+        for precision in [Precision::Bf16, Precision::Bf16AutocastBf16] {
+            assert!(trained(&model, precision).is_ok(), "{name} {precision}");
+        }
+        for precision in [Precision::Fp32, Precision::Fp16, Precision::AutocastBf16, Precision::AutocastFp16] {
+            let error = trained(&model, precision).expect_err(name).error;
+            let says = error.to_string();
+            assert!(error.is_usage() && says.contains("--precision is not that of the graph"), "{precision}: {says}");
+            assert!(says.ends_with(&format!("vramlab predict {name} --precision bf16")), "{precision}: {says}");
+        }
+    }
 }
 
 #[test]

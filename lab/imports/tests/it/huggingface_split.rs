@@ -184,17 +184,55 @@ fn techniques_go_together() {
     }
 }
 
-fn ranks(model: &Pretrained, ranks: usize, stage: Stage, change: impl Fn(&mut RunSettings)) -> Vec<RankFigures> {
+fn divided(ranks: usize, stage: Stage, change: impl Fn(&mut RunSettings)) -> DataParallelSettings {
     let mut run = settings(2 * ranks, 2);
     run.schedule = lab_training::Schedule::keeping_the_loss();
     change(&mut run);
     let master_weights = run.precision == Precision::Bf16;
-    let settings =
-        DataParallelSettings { run, ranks, stage, master_weights, gradient_as_bucket_view: false, sync_each: false };
+    DataParallelSettings { run, ranks, stage, master_weights, gradient_as_bucket_view: false, sync_each: false }
+}
+
+fn ranks(model: &Pretrained, ranks: usize, stage: Stage, change: impl Fn(&mut RunSettings)) -> Vec<RankFigures> {
+    let settings = divided(ranks, stage, change);
     let devices: Vec<Device> = settings.shown().iter().map(|_| meta()).collect();
     let go_on = &mut |_| ControlFlow::Continue(());
     let result = data_parallel::train(model, &devices, &settings, &SOURCE, go_on);
     result.unwrap_or_else(|failed| panic!("{} {stage:?}: {failed}", model.name())).ranks
+}
+
+/// The ranks of a script that calls the library's model and holds its result.
+fn script_ranks(model: &Pretrained, settings: &DataParallelSettings) -> Vec<RankFigures> {
+    let devices: Vec<Device> = settings.shown().iter().map(|_| meta()).collect();
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let result = huggingface::train_ranks(model, &devices, settings, &SOURCE, Keep::Output, go_on);
+    result.unwrap_or_else(|failed| panic!("{} {:?}: {failed}", model.name(), settings.stage)).ranks
+}
+
+/// The library's own call divides what a chain of pieces does: each piece that has parameters, in the order of their creation.
+#[test]
+fn a_script_divides_what_a_chain_of_pieces_does() {
+    for model_type in chains() {
+        for (tied, precision) in [(true, Precision::Fp32), (false, Precision::Bf16), (true, Precision::AutocastBf16)] {
+            let mut config = typed(model_type, small(model_type));
+            if ["llama", "qwen2"].contains(&model_type) {
+                config["tie_word_embeddings"] = tied.into();
+            }
+            let model = read(&config, &Options::default());
+            for stage in [Stage::OptimizerStates, Stage::Gradients, Stage::Parameters] {
+                let change = |run: &mut RunSettings| (run.precision, run.accumulate) = (precision, 2);
+                let chain = ranks(&model, 4, stage, change);
+                let script = script_ranks(&model, &divided(4, stage, change));
+                for (ours, theirs) in script.iter().zip(&chain) {
+                    let about = format!("{model_type} {tied} {precision:?} {stage:?} rank {}", ours.rank);
+                    let shares = |rank: &RankFigures| (rank.parameters, rank.owned, rank.padding, rank.units);
+                    assert_eq!(shares(ours), shares(theirs), "{about}");
+                    assert_eq!((ours.states, ours.sent), (theirs.states, theirs.sent), "{about}");
+                    assert_eq!((ours.gathered_bytes, ours.bucket_bytes), (theirs.gathered_bytes, theirs.bucket_bytes));
+                    assert_eq!(ours.rows.last().unwrap().allocated, 0, "{about}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -12,11 +12,12 @@ use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::ops::on_host;
 
-/// `x[s] @ weight[g]` for rows `x` `[s, k]` and matrices `[g, k, n]`: group `g` has the rows from `ends[g - 1]` to `ends[g]` (i32). PyTorch's `_grouped_mm`.
-/// Saves each operand if the other one requires a gradient, and the ends.
+/// `x[s] @ weight[g]` for rows `x` `[s, k]` and matrices `[g, k, n]`: group `g` has the rows from `ends[g - 1]` to `ends[g]` (i32). PyTorch's `_grouped_mm`,
+/// which autocast does not cast for: no kernel of it is registered for `AutocastCUDA` (2.11). Saves each operand if the other one requires a gradient, and the
+/// ends.
 ///
 /// # Errors
-/// [`Error::Shape`] if they do not fit; [`Error::Invalid`] for types or sizes that are not represented; errors of the device.
+/// [`Error::Shape`] if they do not fit; [`Error::DType`] if their types differ; [`Error::Invalid`] for types or sizes that are not represented; errors of the device.
 pub fn grouped_mm(x: &Tensor, weight: &Tensor, ends: &Tensor) -> Result<Tensor> {
     const OP: &str = "_grouped_mm";
     let groups = Groups::of(OP, x, weight, ends)?;
@@ -81,7 +82,10 @@ impl Groups {
         if inner != expected || ends.dims() != [*count] {
             return Err(Error::shape(op, sizes));
         }
-        if x.dtype() != weight.dtype() || !x.dtype().is_float() || ends.dtype() != DType::I32 {
+        if x.dtype() != weight.dtype() {
+            return Err(Error::DType { op, operand: "mat2", found: weight.dtype(), expected: x.dtype().name() });
+        }
+        if !x.dtype().is_float() || ends.dtype() != DType::I32 {
             return Err(Error::invalid(op, format!("of {} and {} to {}", x.dtype(), weight.dtype(), ends.dtype())));
         }
         Ok(Self { rows: *rows, inner: *inner, columns: *columns })
