@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-from browser import LEVELS, axe_core, chromium
+from browser import Page, axe_core, chromium
 
 HOSTILE = "</script><img src=x onerror=\"window.hit=1\"><svg onload='window.hit=1'>"
 SIZES = {"light": (1180, 900, "light"), "dark": (1180, 900, "dark"), "narrow": (390, 844, "light")}
@@ -107,38 +107,16 @@ def pages(program, folder, count):
     return made
 
 
-class Page:
-    """A page in one size, and what it said."""
+class Report(Page):
+    """A page in one size."""
 
     def __init__(self, browser, name, file, size):
-        width, height, scheme = SIZES[size]
-        self.name = f"{name} ({size})"
-        phone = size == "narrow"
-        view = {"width": width, "height": height}
-        self.context = browser.new_context(viewport=view, color_scheme=scheme, has_touch=phone, is_mobile=phone)
-        self.page = self.context.new_page()
-        self.said = []
         address = file.as_uri()
-        self.page.on("console", lambda message: self.said.append(f"console: {message.text}"))
-        self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
-        self.page.on("request", lambda request: request.url == address or self.said.append(f"request: {request.url}"))
+        super().__init__(browser, f"{name} ({size})", SIZES[size], size == "narrow", lambda url: url == address)
         began = time.monotonic()
         self.page.goto(address)
         self.until("document.documentElement.dataset.ready === 'yes'")
         self.opened = time.monotonic() - began
-
-    def expect(self, what, holds):
-        if not holds:
-            self.said.append(f"not so: {what}")
-
-    def until(self, condition):
-        """Waits for it. Not Playwright's own way: the page's policy forbids what that does."""
-        end = time.monotonic() + 20
-        while not self.page.evaluate(condition):
-            if time.monotonic() > end:
-                self.said.append(f"not in time: {condition}")
-                return
-            self.page.wait_for_timeout(20)
 
     def value(self, name):
         return self.page.locator(".plot").first.get_attribute(f"aria-{name}")
@@ -300,13 +278,6 @@ class Page:
         }).map(one => one.textContent)""")
         self.expect(f"a finger meets it: {small[:3]}", not small)
 
-    def accessible(self, axe):
-        self.page.evaluate(axe)
-        found = self.page.evaluate("levels => axe.run(document, { runOnly: levels }).then(all => all.violations)", LEVELS)
-        for violation in found:
-            where = violation["nodes"][0]
-            self.said.append(f"axe: {violation['id']}, {len(violation['nodes'])} times: {where['html'][:160]}: {where['failureSummary']}")
-
     def end(self, shots):
         width, view = self.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         self.expect(f"nothing is wider than the window: {width} of {view}", width <= view)
@@ -320,7 +291,7 @@ class Page:
 
 def picture(browser, file, size, to, height):
     """What the guide shows: the top of a page, with the pointer on a block."""
-    page = Page(browser, to.stem, file, size)
+    page = Report(browser, to.stem, file, size)
     page.page.set_viewport_size({"width": SIZES[size][0], "height": height})
     plot = page.page.locator(".plot").bounding_box()
     if size != "narrow":
@@ -331,7 +302,7 @@ def picture(browser, file, size, to, height):
 
 def look(browser, name, file, size, shots, axe):
     began = time.monotonic()
-    page = Page(browser, name, file, size)
+    page = Report(browser, name, file, size)
     if name == "large":
         print(f"{page.name}: opened in {page.opened:.2f} s")
         page.expect(f"it opens in {OPENS_WITHIN} s", page.opened < OPENS_WITHIN)

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-from browser import LEVELS, axe_core, chromium
+from browser import Page, axe_core, chromium
 
 SIZES = {"light": (1280, 900, "light"), "dark": (1280, 900, "dark"), "narrow": (390, 844, "light")}
 NETWORK = {
@@ -37,36 +37,14 @@ CLIENTS = 20
 MOVES = 12
 
 
-class Page:
-    """The page in one size, and what it said."""
+class Laboratory(Page):
+    """The page in one size."""
 
     def __init__(self, browser, address, size, settings):
-        width, height, scheme = SIZES[size]
-        self.name = size
-        phone = size == "narrow"
-        view = {"width": width, "height": height}
-        self.context = browser.new_context(viewport=view, color_scheme=scheme, has_touch=phone, is_mobile=phone)
-        self.page = self.context.new_page()
-        self.said = []
         origin = address.split("?")[0]
-        self.page.on("console", lambda message: self.said.append(f"console: {message.text}"))
-        self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
-        self.page.on("request", lambda request: request.url.startswith((origin, "data:")) or self.said.append(f"request: {request.url}"))
+        super().__init__(browser, size, SIZES[size], size == "narrow", lambda url: url.startswith((origin, "data:")))
         self.page.goto(f"{address}#{settings}")
         self.settled()
-
-    def expect(self, what, holds):
-        if not holds:
-            self.said.append(f"not so: {what}")
-
-    def until(self, condition):
-        """Waits for it. Not Playwright's own way: the page's policy forbids what that does."""
-        end = time.monotonic() + 30
-        while not self.page.evaluate(condition):
-            if time.monotonic() > end:
-                self.said.append(f"not in time: {condition}")
-                return
-            self.page.wait_for_timeout(10)
 
     def data(self, name):
         return self.page.evaluate("name => document.documentElement.dataset[name]", name)
@@ -137,14 +115,10 @@ class Page:
         self.until("document.querySelector('#now .lead').textContent.startsWith('config.json')")
 
     def accessible(self, axe):
-        self.page.evaluate(axe)
         for details in self.page.locator("details:not([open]) > summary").all():
             if details.is_visible():
                 details.click()
-        found = self.page.evaluate("levels => axe.run(document, { runOnly: { type: 'tag', values: levels } })", LEVELS)
-        for rule in found["violations"]:
-            for node in rule["nodes"][:3]:
-                self.said.append(f"axe-core: {rule['id']}: {node['html'][:200]}")
+        super().accessible(axe)
 
     def end(self, shots):
         wide = self.page.evaluate("document.documentElement.scrollWidth > innerWidth")
@@ -161,7 +135,7 @@ def in_words(times):
 
 def at_once(browser, address):
     """Many pages that move at the same time: each has its own answer in the end."""
-    pages = [Page(browser, address, "light", f"model=gpt2&batch={i + 1}&gpu=rtx4090") for i in range(CLIENTS)]
+    pages = [Laboratory(browser, address, "light", f"model=gpt2&batch={i + 1}&gpu=rtx4090") for i in range(CLIENTS)]
     began = time.monotonic()
     for page in pages:
         page.page.evaluate("delete document.documentElement.dataset.ms")
@@ -173,7 +147,7 @@ def at_once(browser, address):
 
 
 def look(browser, address, size, arguments, axe, folder):
-    page = Page(browser, address, size, "model=gpt2&batch=16&gpu=rtx4090")
+    page = Laboratory(browser, address, size, "model=gpt2&batch=16&gpu=rtx4090")
     print(f"{size}: changes to try after {float(page.data('tries')):.0f} ms")
     if size == "narrow":
         page.page.locator("#batch-slider").tap()

@@ -66,21 +66,18 @@ impl Process {
 
     /// Reads the snapshot, and adds the lines of the backward pass.
     pub(super) fn open(&self) -> Result<Snapshot> {
-        Ok(self.with_lines(open(&self.path)?))
-    }
-
-    fn with_lines(&self, mut snapshot: Snapshot) -> Snapshot {
+        let mut snapshot = open(&self.path)?;
         for (card, made) in &self.made {
             lines::add(&mut snapshot, *card, &self.lines, *made, &self.told.ends(*card));
         }
-        snapshot
+        Ok(snapshot)
     }
 
     /// Returns PyTorch's snapshot with what is known beside it: the purpose of each allocation, and the lines of the backward pass.
     fn document(&self) -> Result<Document> {
         let name = self.path.display().to_string();
+        let snapshot = self.open()?;
         let mut document = document(&self.path)?;
-        let snapshot = self.with_lines(document.clone().into_snapshot(&name)?);
         for (card, _) in &self.made {
             let (lives, roles) = self.told.roles(&snapshot, *card);
             let made = lives.iter().zip(&roles).filter_map(|(life, role)| Some((life.made?, *role)));

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
+use super::converted::{Converted, Untrained};
 use super::flats::Flats;
 use super::parameter::{Copied, Fill, Parameter, write_f32};
 use super::quantized::{Quantization, QuantizedWeight};
@@ -88,37 +89,6 @@ struct Shared {
     before: RefCell<Converted>,
     /// True if the contents of the same model are put in channels-last, not in another type.
     channels_last: bool,
-}
-
-/// Contents of a model that is converted to another type; each list is in order of creation.
-#[derive(Default)]
-#[doc(hidden)]
-pub struct Converted {
-    /// [`Init::parameters`]
-    pub parameters: Vec<Parameter>,
-    /// [`Init::buffers`]
-    pub buffers: Vec<(String, Array)>,
-    /// [`Init::constants`]
-    pub constants: Vec<Array>,
-    /// Buffers that are neither saved nor converted, and weights of bitsandbytes.
-    pub(super) plain: Vec<Array>,
-    pub(super) quantized: Vec<QuantizedWeight>,
-}
-
-impl Converted {
-    /// The contents of a model without weights of bitsandbytes.
-    pub fn from_lists(parameters: Vec<Parameter>, buffers: Vec<(String, Array)>, constants: Vec<Array>) -> Self {
-        Self { parameters, buffers, constants, ..Self::default() }
-    }
-}
-
-/// Tensors of a model that are not trained, as number of values and type.
-#[doc(hidden)]
-pub struct Untrained {
-    /// Parameters that are frozen.
-    pub frozen: Vec<(usize, DType)>,
-    /// Buffers, saved or not.
-    pub buffers: Vec<(usize, DType)>,
 }
 
 impl Init {

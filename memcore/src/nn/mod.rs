@@ -6,6 +6,7 @@
 mod adapter;
 mod attention;
 mod conv;
+mod converted;
 mod embedding;
 mod flats;
 mod init;
@@ -20,8 +21,9 @@ mod split_mix;
 pub use adapter::{Base, LowRankAdapter};
 pub use attention::{AttentionOptions, MultiHeadAttention, Variables};
 pub use conv::{AvgPool2d, Conv2d, MaxPool2d};
+pub use converted::{Converted, Untrained};
 pub use embedding::Embedding;
-pub use init::{Converted, Init, LowRank, Untrained};
+pub use init::{Init, LowRank};
 pub use linear::Linear;
 pub use norm::{BatchNorm2d, GroupNorm, LayerNorm, RmsNorm};
 pub use parameter::{Copied, Fill, Parameter, trained_values, write_f32};

@@ -18,7 +18,7 @@ macro_rules! modules {
 }
 
 /// The parts that both programs need: path in the package without `.py`, and text.
-const COMMON: &[(&str, &str)] = modules!["__init__"];
+const COMMON: &[(&str, &str)] = modules!["__init__", "libraries"];
 
 /// The part that waits for `torch`, counts steps and writes the answers.
 const BOOT: &[(&str, &str)] = modules![

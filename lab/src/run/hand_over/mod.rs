@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::paper::Paper;
 use super::spec::RunSpec;
-use plan::HandedPlan;
+use plan::{HandedPlan, TUNING};
 use read_back::{Back, ReadBack};
 
 /// The files of a plan.
@@ -30,19 +30,8 @@ pub struct HandOver {
     pub left_out: Vec<NotHanded>,
 }
 
-/// Fields that TrainingArguments leave to the script, the tokenizer, PEFT and bitsandbytes.
-const BESIDE_ARGUMENTS: &[&str] = &[
-    "sequence",
-    "precision",
-    "attention",
-    "lora",
-    "lora-target",
-    "lora-dropout",
-    "dora",
-    "load-in-4bit",
-    "load-in-8bit",
-    "double-quant",
-];
+/// Fields that TrainingArguments leave to the script and the tokenizer, beside [`TUNING`].
+const BESIDE_ARGUMENTS: &[&str] = &["sequence", "precision", "attention"];
 
 impl HandOver {
     /// Writes a plan, in words of `heading`.
@@ -142,7 +131,7 @@ impl Maker<'_> {
         let given = arguments::training(self.plan, optim);
         let read_back = self.read_back();
         let read = lab_imports::hf_args::counted(&given, NAME, &read_back.around())?;
-        let back = read_back.compared(&read, BESIDE_ARGUMENTS)?;
+        let back = read_back.compared(&read, &[BESIDE_ARGUMENTS, TUNING].concat())?;
         let purpose = "TrainingArguments, --hf-args";
         found.add_read(NAME, purpose, pretty(&Value::Object(given)), back);
         Ok(())
@@ -151,7 +140,8 @@ impl Maker<'_> {
     fn add_script(&self, found: &mut HandOver) {
         const NAME: &str = "train.py";
         let said = self.plan.spec.said();
-        let unsaid: Vec<&str> = said.keys().map(String::as_str).filter(|name| !script::SAID.contains(name)).collect();
+        let is_said = |name: &&str| script::SAID.contains(name) || TUNING.contains(name);
+        let unsaid: Vec<&str> = said.keys().map(String::as_str).filter(|name| !is_said(name)).collect();
         if !self.plan.model.predicts_next() {
             found.leave(NAME, "vramlab writes scripts for decoders of transformers: make the changes above");
         } else if !unsaid.is_empty() {

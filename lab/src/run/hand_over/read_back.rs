@@ -5,12 +5,12 @@ use lab_base::figures::short;
 use lab_imports::hf_args::{Around, HfArgs};
 use serde_json::{Map, Value};
 
-use super::plan::HandedPlan;
+use super::plan::{HandedPlan, TUNING};
 use crate::run::paper::Paper;
 use crate::run::session::Session;
 use crate::run::spec::RunSpec;
 
-/// Fields that a file may say. What it does not say of them is not in the run that it gives.
+/// Fields that a file may say beside [`TUNING`]. What it does not say of them is not in the run that it gives.
 const SAYS: &[&str] = &[
     "batch",
     "accumulate",
@@ -24,19 +24,12 @@ const SAYS: &[&str] = &[
     "checkpoint",
     "attention",
     "loss",
-    "lora",
-    "lora-target",
-    "lora-dropout",
-    "dora",
-    "load-in-4bit",
-    "load-in-8bit",
-    "double-quant",
     "loop",
     "keep",
     "zero-grad",
 ];
 
-/// Those of them that are on or off.
+/// Fields of [`TUNING`] that are on or off.
 const SWITCHES: &[&str] = &["dora", "load-in-4bit", "load-in-8bit", "double-quant"];
 
 /// Fields that a trainer decides by itself.
@@ -121,7 +114,7 @@ impl ReadBack<'_> {
         let cleared = |name: &&&str| !beside.contains(*name);
         let unsaid = |name: &str| if SWITCHES.contains(&name) { Value::Bool(false) } else { Value::Null };
         let mut all: Map<String, Value> =
-            SAYS.iter().filter(cleared).map(|name| ((*name).to_string(), unsaid(name))).collect();
+            SAYS.iter().chain(TUNING).filter(cleared).map(|name| ((*name).to_string(), unsaid(name))).collect();
         for (name, value) in fields.iter().filter(|(name, _)| !beside.contains(&name.as_str())) {
             let value = match (name.as_str(), value.as_u64()) {
                 ("batch", Some(each)) => each.saturating_mul(ranks).into(),

@@ -1,7 +1,7 @@
 //! The plan as recipes: the YAML files of axolotl, LLaMA-Factory and TRL.
 
 use lab_imports::huggingface::Attention;
-use lab_models::LORA_ALPHA;
+use lab_models::{LORA_ALPHA, LoraTarget};
 use serde_json::{Map, Value, json};
 
 use super::plan::{HandedPlan, number};
@@ -54,9 +54,9 @@ pub(super) fn axolotl(plan: &HandedPlan<'_>, optim: &str) -> Lines {
         lines.push(("lora_r", lora.rank.into()));
         lines.push(("lora_alpha", LORA_ALPHA.into()));
         lines.push(("lora_dropout", lora.dropout.into()));
-        match HandedPlan::targets(lora) {
-            Value::String(_) => lines.push(("lora_target_linear", true.into())),
-            names => lines.push(("lora_target_modules", names)),
+        match lora.target {
+            LoraTarget::AllLinear => lines.push(("lora_target_linear", true.into())),
+            _ => lines.push(("lora_target_modules", HandedPlan::targets(lora))),
         }
         if lora.dora {
             lines.push(("peft_use_dora", true.into()));
@@ -98,9 +98,10 @@ pub(super) fn llama_factory(plan: &HandedPlan<'_>, optim: &str) -> Lines {
         lines.push(("lora_dropout", lora.dropout.into()));
         lines.push((
             "lora_target",
-            match HandedPlan::targets(lora) {
-                Value::Array(names) => names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",").into(),
-                _ => "all".into(),
+            match &lora.target {
+                LoraTarget::AllLinear => "all".into(),
+                LoraTarget::Names(names) => names.join(",").into(),
+                LoraTarget::Pattern(pattern) => pattern.clone().into(),
             },
         ));
         if lora.dora {

@@ -4,7 +4,7 @@ use lab_imports::huggingface::{Attention, End, Keep};
 
 use super::plan::{HandedPlan, number};
 
-/// Fields of a run that a script says, by their names.
+/// Fields of a run that a script says beside those of adapters and quantized weights, by their names.
 pub(super) const SAID: &[&str] = &[
     "model",
     "model-file",
@@ -16,13 +16,6 @@ pub(super) const SAID: &[&str] = &[
     "optimizer-impl",
     "lr",
     "weight-decay",
-    "lora",
-    "lora-target",
-    "lora-dropout",
-    "dora",
-    "load-in-4bit",
-    "load-in-8bit",
-    "double-quant",
     "precision",
     "checkpoint",
     "attention",

@@ -5,9 +5,9 @@ import itertools
 import sys
 
 from .. import OWN
+from ..libraries import is_library
 from . import schema
 from .holding import growing, is_container, is_made_anew, lines_of, source_file
-from .places import is_library
 
 # Number of last steps whose marks are kept.
 MAX_MARKS = 512

@@ -3,8 +3,8 @@
 import bisect
 import sys
 
+from ..libraries import is_library
 from . import schema
-from .places import is_library
 from .report import guarded
 from .settings import SETTINGS
 

@@ -3,8 +3,8 @@
 import os
 import sys
 
+from ..libraries import is_library
 from . import schema
-from .places import is_library
 from .settings import SETTINGS
 
 # Most files, and bytes of text, that are read.

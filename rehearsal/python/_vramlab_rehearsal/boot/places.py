@@ -2,6 +2,8 @@
 
 import sys
 
+from ..libraries import is_library
+
 
 def user_line():
     """Returns the innermost line of the script's own files."""
@@ -27,8 +29,3 @@ def line_of(frame):
                 any_line = line
         frame = frame.f_back
     return any_line
-
-
-def is_library(file):
-    # Compiled code lies in a cache, as generated Python.
-    return "site-packages" in file or "/torchinductor_" in file or "dist-packages" in file or file.startswith(sys.base_prefix + "/lib/")

@@ -12,12 +12,16 @@ import os
 import sys
 import types
 
+from ..libraries import LOGGERS, is_library
+
 # Packages whose functions and objects use no memory of a card.
 PACKAGES = frozenset(
     "os posixpath ntpath genericpath shutil json logging time datetime sys pickle yaml csv math pathlib io warnings re glob numpy pandas "
-    "wandb mlflow comet_ml neptune aim clearml swanlab visdom tensorboardX tqdm matplotlib loguru rich".split()
+    "tqdm loguru rich".split()
+    + LOGGERS
 )
-LOGGERS = ("torch.utils.tensorboard",)
+# Such parts of other packages.
+PARTS = ("torch.utils.tensorboard",)
 # Functions of Python whose results hold no tensor.
 PLAIN = frozenset("str int float round len repr format bool print open isinstance hasattr range".split())
 # Functions of Python that return one of their arguments, or hold them.
@@ -40,10 +44,9 @@ def decides_nothing(frame):
     tree = parsed(frame.f_code.co_filename)
     if tree is None:
         return False
-    body = Body({**frame.f_globals, **frame.f_locals}, 0)
-    body.own = frozenset(frame.f_code.co_varnames)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and covers(node, frame.f_lineno)]
-    body.function = max(functions, key=lambda node: node.lineno, default=tree)
+    function = max(functions, key=lambda node: node.lineno, default=tree)
+    body = Body({**frame.f_globals, **frame.f_locals}, function, frozenset(frame.f_code.co_varnames))
     return any(body.is_decided(found, tree) for found in branches(tree, frame.f_lineno))
 
 
@@ -87,7 +90,7 @@ def is_of_a_package(thing):
         name = thing.__module__
     else:
         name = type(thing).__module__
-    return package(name) in PACKAGES or (isinstance(name, str) and name.startswith(LOGGERS))
+    return package(name) in PACKAGES or (isinstance(name, str) and name.startswith(PARTS))
 
 
 def is_text(node):
@@ -106,13 +109,10 @@ UNKNOWN = object()
 
 
 class Body:
-    """Statements that run with these names; `depth` is the number of calls around them. The names in `own` are of the function alone."""
+    """Statements of a function that run with these names, of which those in `own` are its own; `depth` is the number of calls around them."""
 
-    own: frozenset = frozenset()
-    function: ast.AST = ast.Module([], [])
-
-    def __init__(self, names, depth):
-        self.names, self.depth = names, depth
+    def __init__(self, names, function, own=frozenset(), depth=0):
+        self.names, self.function, self.own, self.depth = names, function, own, depth
 
     def is_decided(self, node, tree, seen=()):
         """True if no memory of a card depends on a branch. `seen` are the branches on which this one depends."""
@@ -258,7 +258,7 @@ class Body:
         given = dict(zip((one.arg for one in found[0].args.args), node.args)) if not isinstance(node.func, ast.Attribute) else {}
         given.update({keyword.arg: keyword.value for keyword in node.keywords if keyword.arg})
         names = {name: value.value if isinstance(value, ast.Constant) else self.found(value) for name, value in given.items()}
-        return Body({**called.__globals__, **names}, self.depth + 1).block(found[0].body)
+        return Body({**called.__globals__, **names}, found[0], depth=self.depth + 1).block(found[0].body)
 
     def found(self, node):
         """Returns what a name or a chain of attributes stands for, without running code."""
@@ -318,7 +318,7 @@ def own_files(tree):
     folder = os.path.dirname(os.path.abspath(getattr(sys.modules.get("__main__"), "__file__", None) or "x"))
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and file.startswith(folder + os.sep) and file.endswith(".py") and "site-packages" not in file:
+        if isinstance(file, str) and file.startswith(folder + os.sep) and file.endswith(".py") and not is_library(file):
             other = parsed(file)
             if other is not None and other is not tree:
                 yield other

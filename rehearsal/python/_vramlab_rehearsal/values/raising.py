@@ -5,7 +5,7 @@ import dis
 import functools
 import sys
 
-from .branches import covers, parsed
+from .branches import covers, name_of, parsed
 
 # Functions of Python and numpy that refuse zero.
 REFUSING_ZERO = ("log", "log2", "log10")
@@ -82,10 +82,6 @@ def refuses_zero(file, line):
         if any(name_of(call) in ("item", "float") for call in calls):
             return True
     return False
-
-
-def name_of(function):
-    return getattr(function, "id", getattr(function, "attr", ""))
 
 
 def number(values, function, name, args):

@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 
+from ..libraries import LOGGERS, is_library
 from .branches import decides_nothing
 from .operators import ARITHMETIC, SHAPING
 
@@ -34,11 +35,11 @@ PASSING = frozenset(
 LOGGING = tuple(
     f"/{part}"
     for part in (
-        "torch/utils/tensorboard/ tensorboardX/ wandb/ mlflow/ comet_ml/ neptune/ aim/ clearml/ swanlab/ visdom/ matplotlib/ "
-        "torchmetrics/ evaluate/ torchvision/utils.py transformers/trainer_pt_utils.py "
+        *(f"{package}/" for package in LOGGERS),
+        *"torch/utils/tensorboard/ torchmetrics/ evaluate/ torchvision/utils.py transformers/trainer_pt_utils.py".split(),
         # States of random generators, which ranks compare.
-        "torch/distributed/tensor/_random.py"
-    ).split()
+        "torch/distributed/tensor/_random.py",
+    )
 )
 # Most copies on the host that are remembered.
 MAX_CARRIED = 4096
@@ -172,8 +173,7 @@ class Reads:
         return "contents"
 
     def is_of_the_user(self, file):
-        libraries = "site-packages" in file or "dist-packages" in file or file.startswith(sys.base_prefix + "/lib/")
-        return not (libraries or file.startswith((self.own, "<")))
+        return not (is_library(file) or file.startswith((self.own, "<")))
 
     def overwritten(self, address, size):
         """Forgets copies in memory of the host that now holds something else."""
