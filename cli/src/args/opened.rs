@@ -84,9 +84,21 @@ fn kind(path: &Path) -> Result<Reader> {
             Some((_, packer)) => {
                 Err(Failure::usage(format!("{}: packed with {packer}; unpack it first", input::name(path))))
             }
+            None if !is_text(&head) => Err(Failure::usage(format!(
+                "{}: no text, and no snapshot, result or recording; a download may be broken",
+                input::name(path)
+            ))),
             None => Ok(by_text(&head)),
         },
     }
+}
+
+/// True for what may be a log: few control characters, but for those of terminals, or text of two bytes a character.
+fn is_text(head: &[u8]) -> bool {
+    let is_control =
+        |byte: &&u8| **byte < b' ' && !matches!(**byte, b'\t' | b'\n' | b'\r' | b'\x08' | b'\x0c' | b'\x1b');
+    let is_wide = head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]);
+    is_wide || head.iter().filter(is_control).count() * 20 <= head.len()
 }
 
 /// Tells files apart that the kinds of files do not: recordings of scripts, of this program's and of PyTorch's, and logs.
@@ -95,5 +107,19 @@ fn by_text(head: &[u8]) -> Reader {
     match text.trim_start().starts_with('{') {
         true if text.contains("vramlab-events") || text.contains("oracle-script-1") => Reader::Events,
         _ => Reader::Text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_text;
+
+    #[test]
+    fn a_log_is_text_and_a_broken_file_is_not() {
+        for log in ["", "CUDA out of memory.\r\n", "\x1b[31mError\x1b[0m\x08 at 3 %\r 4 %"] {
+            assert!(is_text(log.as_bytes()), "{log:?}");
+        }
+        assert!(is_text(b"\xff\xfeC\0U\0D\0A\0"), "as PowerShell writes it");
+        assert!(!is_text(&(0..=255).collect::<Vec<u8>>()));
     }
 }
