@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lab_base::backends::Entry;
 use lab_base::error::{Error, Result};
-use lab_training::{OptimizerKind, Phase};
+use lab_training::{OptimizerKind, Phase, RunSettings};
 use memcore::Deviations;
 use memcore::memory::Allocator;
 
@@ -96,65 +96,78 @@ impl<'a> Noted<'a> {
         if let Some(known) = slot.as_ref().filter(|known| known.answers(room)) {
             return Ok((known.clone(), 0));
         }
-        let (known, work) = self.note(resolve(&spec, self.backends)?, room)?;
+        let (known, work) = course(&resolve(&spec, self.backends)?, 0, room, self.stop)?;
         *slot = Some(known.clone());
         Ok((known, work))
     }
+}
 
-    /// Finds the requests of a run: a dry run of a few steps and micro-batches shows the others, unless they differ.
-    fn note(&self, mut session: Session, room: Option<u64>) -> Result<(Known, u64)> {
-        if !session.makes_only_requests() {
-            return Ok((Known::Other, 0));
-        }
-        let (period, most, accumulate) = (session.run.period(), session.most_steps(), session.run.accumulate);
-        let turns = &session.run.turns;
-        let few = match turns.batches.is_empty() && turns.lengths.is_empty() {
-            true => accumulate.min(MICRO_BATCHES),
-            false => accumulate,
-        };
-        session.run.accumulate = few;
-        session.run.steps = most.min(STEPS.saturating_mul(period));
-        let known = |requests, deviations| Known::All(Arc::new(Course { requests, period, most }), deviations);
-        let (noted, work) = self.note_as_it_is(&session, room)?;
-        let (requests, deviations) = match noted {
-            Ok(noted) => noted,
-            Err(known) => return Ok((known, work)),
-        };
-        let each = if few < accumulate { requests.with_micro_batches(accumulate) } else { Some(requests) };
-        let whole = each.and_then(|each| if each.steps() < most { each.repeating(period) } else { Some(each) });
-        if let Some(requests) = whole {
-            return Ok((known(requests, deviations), work));
-        }
-        session.run.accumulate = accumulate;
-        session.run.steps = most.min(MOST_DIFFERENT_ROUNDS.saturating_mul(period));
-        let (noted, more) = self.note_as_it_is(&session, room)?;
-        let known = match noted {
-            Ok((requests, deviations)) => known(requests.clone().repeating(period).unwrap_or(requests), deviations),
-            Err(known) => known,
-        };
-        Ok((known, work + more))
+/// Finds the requests of a run: a dry run of a few steps and micro-batches shows the others, unless they differ. Returns the number of allocations made for that,
+/// too. The run has at least `least` steps. `room`: bytes beyond which nothing need be known.
+///
+/// # Errors
+/// Those of the run, other than that memory runs out.
+pub(super) fn course(
+    session: &Session,
+    least: usize,
+    room: Option<u64>,
+    stop: &dyn Fn() -> bool,
+) -> Result<(Known, u64)> {
+    if !session.makes_only_requests() {
+        return Ok((Known::Other, 0));
     }
+    let (period, accumulate, turns) = (session.run.period(), session.run.accumulate, &session.run.turns);
+    let most = session.most_steps().max(least);
+    let few = match turns.batches.is_empty() && turns.lengths.is_empty() {
+        true => accumulate.min(MICRO_BATCHES),
+        false => accumulate,
+    };
+    let rounds = |rounds: usize| most.min(rounds.saturating_mul(period));
+    let known = |requests, deviations| Known::All(Arc::new(Course { requests, period, most }), deviations);
+    let run = RunSettings { accumulate: few, steps: rounds(STEPS), ..session.run.clone() };
+    let (noted, work) = requests_of(session, &run, room, stop)?;
+    let (requests, deviations) = match noted {
+        Ok(noted) => noted,
+        Err(known) => return Ok((known, work)),
+    };
+    let each = if few < accumulate { requests.with_micro_batches(accumulate) } else { Some(requests) };
+    let whole = each.and_then(|each| if each.steps() < most { each.repeating(period) } else { Some(each) });
+    if let Some(requests) = whole {
+        return Ok((known(requests, deviations), work));
+    }
+    let run = RunSettings { steps: rounds(MOST_DIFFERENT_ROUNDS), ..session.run.clone() };
+    let (noted, more) = requests_of(session, &run, room, stop)?;
+    let known = match noted {
+        Ok((requests, deviations)) => known(requests.clone().repeating(period).unwrap_or(requests), deviations),
+        Err(known) => known,
+    };
+    Ok((known, work + more))
+}
 
-    /// Returns the requests of a run and its deviations, or what else is known.
-    fn note_as_it_is(&self, session: &Session, room: Option<u64>) -> Result<(Found, u64)> {
-        let device = session.target.noting(room)?.open()?;
-        let trained = session.train(&device, &mut |_| {
-            device.phase(STEP_ENDED);
-            flow(self.stop)
-        });
-        let work = device.usage().n_alloc();
-        match (trained.map_err(Error::from), room) {
-            (Ok(_), _) => {}
-            (Err(Error::Core(error)), Some(room)) if error.is_out_of_memory() => {
-                return Ok((Err(Known::MoreThan(room)), work));
-            }
-            (Err(error), _) => return Err(error),
+/// Returns the requests of a run with these settings and its deviations, or what else is known.
+fn requests_of(
+    session: &Session,
+    run: &RunSettings,
+    room: Option<u64>,
+    stop: &dyn Fn() -> bool,
+) -> Result<(Found, u64)> {
+    let device = session.target.noting(room)?.open()?;
+    let trained = session.train_with(&device, run, &mut |_| {
+        device.phase(STEP_ENDED);
+        flow(stop)
+    });
+    let work = device.usage().n_alloc();
+    match (trained.map_err(Error::from), room) {
+        (Ok(_), _) => {}
+        (Err(Error::Core(error)), Some(room)) if error.is_out_of_memory() => {
+            return Ok((Err(Known::MoreThan(room)), work));
         }
-        let begins_with = session.run.schedule.begins_with().map_or("", Phase::name);
-        let requests = device.with_ledger(|ledger| Requests::of_history(ledger, begins_with));
-        let whole = requests.filter(|requests| requests.steps() == session.run.steps);
-        Ok((whole.map(|requests| (requests, device.deviations())).ok_or(Known::Other), work))
+        (Err(error), _) => return Err(error),
     }
+    let begins_with = run.schedule.begins_with().map_or("", Phase::name);
+    let requests = device.with_ledger(|ledger| Requests::of_history(ledger, begins_with));
+    let whole = requests.filter(|requests| requests.steps() == run.steps);
+    Ok((whole.map(|requests| (requests, device.deviations())).ok_or(Known::Other), work))
 }
 
 /// True for an optimizer that makes no temporaries in any form: SGD that only adds the gradients.

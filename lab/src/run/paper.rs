@@ -342,6 +342,9 @@ mod tests {
         if needs.is_some() {
             assert_eq!([quick.deviations, slow.deviations], [deviations; 2], "{spec:?}");
         }
+        if part == Part::UntilFlat && room.is_none() {
+            assert_eq!(paper.session(spec).unwrap().needs(0, paper.stop).ok(), needs, "{spec:?}");
+        }
         needs
     }
 

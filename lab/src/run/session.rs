@@ -14,6 +14,7 @@ use memcore::memory::Needs;
 
 use super::flat::{End, Ends, MOST_ROUNDS};
 use super::network::Network;
+use super::noted::{Known, course};
 use super::requests::{Requests, STEPS, Served};
 use super::spec::RunSpec;
 use super::target::Target;
@@ -128,19 +129,22 @@ impl Session {
     }
 
     /// True if further steps of a dry run, which make the requests of its last round again until memory is flat, raise no peak. An allocator alone tells that in a
-    /// twentieth of the time. Asked once, when two rounds have been made.
+    /// twentieth of the time.
     fn takes_no_more(&self, (target, device): (&Target, &Device), ends: &[usize], most: usize) -> bool {
-        let period = self.run.period();
-        if ends.len() != STEPS.saturating_mul(period) || !self.makes_only_requests() {
-            return false;
-        }
-        let requests = device.with_ledger(|ledger| Requests::of_steps(ledger, ends.to_vec(), Vec::new()));
-        let (Some(again), Ok(mut allocator)) = (requests.and_then(|all| all.repeating(period)), target.allocator())
-        else {
+        let (Some(again), Ok(mut allocator)) = (self.repeating(device, ends), target.allocator()) else {
             return false;
         };
-        let served = again.until_flat(&mut *allocator, period, most);
+        let served = again.until_flat(&mut *allocator, self.run.period(), most);
         matches!(served, Ok(Served::All { needs, .. }) if needs == taken(device))
+    }
+
+    /// The requests of a dry run whose further steps make those of its last round again; `None` if they may not. Asked once, when two rounds have been made.
+    fn repeating(&self, device: &Device, ends: &[usize]) -> Option<Requests> {
+        let period = self.run.period();
+        if ends.len() != STEPS.saturating_mul(period) || !self.makes_only_requests() {
+            return None;
+        }
+        device.with_ledger(|ledger| Requests::of_steps(ledger, ends.to_vec(), Vec::new()))?.repeating(period)
     }
 
     /// Trains on an opened device for at most so many steps, whatever the run's number is.
@@ -153,8 +157,20 @@ impl Session {
         steps: usize,
         on_step: &mut OnStep<'_>,
     ) -> Result<RunResult, Failed> {
-        let run = RunSettings { steps, ..self.run.clone() };
-        self.network.train(device, &run, &self.source, &mut Continuation::default(), on_step)
+        self.train_with(device, &RunSettings { steps, ..self.run.clone() }, on_step)
+    }
+
+    /// Trains on an opened device with other settings.
+    ///
+    /// # Errors
+    /// Those of [`train_from`](Self::train_from).
+    pub(super) fn train_with(
+        &self,
+        device: &Device,
+        run: &RunSettings,
+        on_step: &mut OnStep<'_>,
+    ) -> Result<RunResult, Failed> {
+        self.network.train(device, run, &self.source, &mut Continuation::default(), on_step)
     }
 
     /// Memory of the run with enough memory, from a dry run until memory is flat, or of at least so many steps.
@@ -162,28 +178,59 @@ impl Session {
     /// # Errors
     /// Those of [`train_from`](Self::train_from); [`Error::Interrupted`] if it was stopped.
     pub fn needs(&self, least: usize, stop: &dyn Fn() -> bool) -> Result<Needs> {
-        self.with_memory_enough(least, stop).map(|device| taken(&device))
+        let (target, device) = self.with_memory_enough()?;
+        // An allocator alone tells what further steps take in a twentieth of the time.
+        if let Known::All(course, _) = course(self, least, None, stop)?.0
+            && let Served::All { needs, .. } = course.until_flat(&mut *target.allocator()?)?
+            && !stop()
+        {
+            return Ok(needs);
+        }
+        self.train_until_flat((&target, &device), (least, self.most_steps()), stop)?;
+        if stop() { Err(Error::Interrupted) } else { Ok(taken(&device)) }
     }
 
-    /// Every event of the run with enough memory, from the same dry run as [`needs`](Self::needs).
+    /// Every event of the run with enough memory, until memory is flat, or of at least so many steps.
+    ///
+    /// # Errors
+    /// Those of [`needs`](Self::needs).
     pub fn drawn_with_memory_enough(&self, least: usize, stop: &dyn Fn() -> bool) -> Result<Recording> {
-        let device = self.with_memory_enough(least, stop)?;
+        let (target, device) = self.with_memory_enough()?;
+        self.train_until_flat((&target, &device), (least, self.most_steps()), stop)?;
+        self.recording(&device, stop)
+    }
+
+    /// Every event of the run with enough memory, until its steps repeat their requests: tensors take no more then, though the allocator may.
+    ///
+    /// # Errors
+    /// Those of [`needs`](Self::needs).
+    pub fn drawn_until_it_repeats(&self, stop: &dyn Fn() -> bool) -> Result<Recording> {
+        let (_, device) = self.with_memory_enough()?;
+        let mut ends = Ends::new(self.run.period());
+        let on_step = &mut |_| match ends.step(&device) {
+            End::GoOn if self.repeating(&device, ends.requests()).is_none() => flow(stop),
+            _ => ControlFlow::Break(()),
+        };
+        self.train_steps(&device, self.most_steps(), on_step)?;
+        self.recording(&device, stop)
+    }
+
+    fn recording(&self, device: &Device, stop: &dyn Fn() -> bool) -> Result<Recording> {
+        if stop() {
+            return Err(Error::Interrupted);
+        }
         Ok(device.with_ledger(|ledger| Recording::of_ledger(self.name(), ledger)))
     }
 
-    /// Returns a device with enough memory after the run on it, with its history.
-    fn with_memory_enough(&self, least: usize, stop: &dyn Fn() -> bool) -> Result<Device> {
+    /// Returns a device with enough memory, which keeps a history.
+    fn with_memory_enough(&self) -> Result<(Target, Device)> {
         let target = self.target.endless()?.history(true);
         let device = target.open()?;
         let bytes = batch_bytes(&self.network.architecture().task(), self.run.largest_batch());
         if device.memory_info().zip(bytes).is_none_or(|(memory, bytes)| bytes > memory.total_bytes) {
             return Err(Error::usage("batch", "beyond what any device holds"));
         }
-        self.train_until_flat((&target, &device), (least, self.most_steps()), stop)?;
-        if stop() {
-            return Err(Error::Interrupted);
-        }
-        Ok(device)
+        Ok((target, device))
     }
 
     /// Refuses a run on a device that lacks some of its kernels, and names them all. A dry run finds them.

@@ -29,6 +29,9 @@ use crate::exit::{Failure, Result};
 use crate::interrupt;
 use crate::ui::Ui;
 
+/// Steps whose phases an answer shows. What is needed is found from as many as it takes.
+const STEPS: usize = 3;
+
 /// Points of a curve.
 const POINTS: usize = 12;
 
@@ -114,7 +117,10 @@ impl Engine<'_> {
     }
 
     fn predict(&self, spec: &RunSpec) -> Result<Value> {
-        let plan = Plan::on_paper(spec, self.ui)?;
+        let mut plan = Plan::on_paper(spec, self.ui)?;
+        if plan.session.steps_said.is_none() {
+            plan.session.run.steps = plan.session.run.steps.min(STEPS);
+        }
         let workspaces = Workspaces::new(AskCudnn::Auto, None, self.ui)?;
         let paper = on_paper().with_workspaces_of(&workspaces);
         let (result, picture) = std::thread::scope(|scope| {
@@ -202,7 +208,7 @@ impl Engine<'_> {
 
 /// The run with enough memory; `None` where that cannot be drawn.
 fn drawn(session: &Session) -> Option<Recording> {
-    session.drawn_with_memory_enough(1, &interrupt::asked).ok()
+    session.drawn_until_it_repeats(&interrupt::asked).ok()
 }
 
 /// The data of a drawing, with the memory that the run has.
