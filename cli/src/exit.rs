@@ -19,6 +19,15 @@ pub(crate) enum Code {
     Interrupted = 130,
 }
 
+impl Code {
+    /// Returns the code of a process of this program that ended with a number.
+    pub(crate) fn of_number(number: i32) -> Option<Self> {
+        [Self::Done, Self::Check, Self::Usage, Self::Device, Self::Interrupted]
+            .into_iter()
+            .find(|code| *code as i32 == number)
+    }
+}
+
 impl From<Code> for ExitCode {
     fn from(code: Code) -> Self {
         ExitCode::from(code as u8)

@@ -298,6 +298,7 @@ class SnapshotDiffV1(TypedDict, total=False):
     changes: list[ChangedStack]
     segments_only_in: list[int]
     segment_bytes_only_in: list[int]
+    requests: Optional[RequestsDiff]
 
 
 class TrainV1(TypedDict, total=False):
@@ -933,6 +934,13 @@ class ListedModel(TypedDict, total=False):
     description: str
 
 
+class LivesLonger(TypedDict, total=False):
+    """Memory that is freed later in one recording."""
+
+    request: RequestResult
+    requests: Optional[list[int]]
+
+
 class LocalPeak(TypedDict, total=False):
     """A moment at which more was allocated than some time before and after."""
 
@@ -1152,6 +1160,14 @@ class PeakShares(TypedDict, total=False):
     other: int
 
 
+class PlaceResult(TypedDict, total=False):
+    """Who holds more or less at the peak, or asks more or less often."""
+
+    by: str
+    at_peak: list[int]
+    requests: list[int]
+
+
 class PlanResult(TypedDict, total=False):
     """Properties of a plan, proven independently of the algorithm that made it."""
 
@@ -1319,6 +1335,26 @@ class RehearsedWorld(TypedDict, total=False):
 
     size: int
     started: list[int]
+
+
+class RequestResult(TypedDict, total=False):
+    """A request for memory."""
+
+    bytes: int
+    by: str
+    phase: Optional[str]
+
+
+class RequestsDiff(TypedDict, total=False):
+    """How the requests of two recordings differ. The first of each pair is the earlier one. Bytes."""
+
+    equal: int
+    asked: Optional[list[Optional[RequestResult]]]
+    lives_longer: Optional[LivesLonger]
+    requests: list[int]
+    peak_bytes: list[int]
+    reserved_bytes: list[int]
+    places: list[PlaceResult]
 
 
 class RingBytes(TypedDict, total=False):

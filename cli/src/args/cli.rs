@@ -105,6 +105,12 @@ pub(crate) enum Command {
     #[command(after_help = "Example: who holds the memory of a recorded run?\n  \
             vramlab snapshot show snapshot.pickle")]
     Snapshot(SnapshotArgs),
+    /// Find where two runs begin to differ in memory, in whose line, and what follows.
+    #[command(after_help = "Example: two recordings of a real run\n  \
+            vramlab diff before.pickle after.pickle\n\n\
+            Example: two runs that are made now\n  \
+            vramlab diff \"train.py --python old/python\" \"train.py --python python3\"")]
+    Diff(super::RunsArgs),
     /// Find the best settings of PyTorch's allocator for a recorded run.
     #[command(after_help = "Example: the PYTORCH_CUDA_ALLOC_CONF for a run that was recorded with stacks\n  \
             vramlab tune snapshot.pickle")]

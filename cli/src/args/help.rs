@@ -7,7 +7,7 @@ use lab::run::RunSpec;
 use super::settings;
 
 /// The commands that are shown, in this order. All others work, and have a help of their own.
-const SHOWN: [&str; 9] = ["predict", "plan", "open", "ask", "watch", "check", "train", "ui", "info"];
+const SHOWN: [&str; 10] = ["predict", "plan", "open", "diff", "ask", "watch", "check", "train", "ui", "info"];
 
 /// A flag, and a few words about it.
 type Few = &'static [(&'static str, &'static str)];
@@ -232,7 +232,10 @@ const OTHERS: &str = "For the shell: vramlab completions bash, vramlab man. Each
 
 /// Adds the commands that only choose others, and shapes what is shown: for `-h`, or for `--help`.
 pub(super) fn shaped(command: Command, short: bool) -> Command {
-    let command = with_doors(command).after_help(EXAMPLE).after_long_help(format!("{EXAMPLE}\n\n{OTHERS}"));
+    let command = with_doors(command)
+        .disable_help_subcommand(true)
+        .after_help(EXAMPLE)
+        .after_long_help(format!("{EXAMPLE}\n\n{OTHERS}"));
     let command = command.mut_subcommands(|sub| match SHOWN.iter().position(|name| *name == sub.get_name()) {
         Some(place) => sub.display_order(place),
         None => sub.hide(true),

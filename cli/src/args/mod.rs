@@ -82,7 +82,8 @@ pub(crate) use scan::ScanArgs;
 pub(crate) use shard::Part;
 pub(crate) use show::NetworkArgs;
 pub(crate) use snapshot::{
-    ConvertArgs, DiffArgs, ExplainArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat, TraceRange, TuneArgs,
+    ConvertArgs, DiffArgs, ExplainArgs, RunsArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat, TraceRange,
+    TuneArgs,
 };
 pub(crate) use training::{ProfileArgs, RecordArgs, TrainArgs, TrainingArgs};
 #[cfg(feature = "ui")]
@@ -147,6 +148,7 @@ fn at_its_source(failure: Failure, sources: &config::Sources) -> Failure {
 
 /// Parses a command line, with its configuration file.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Invocation, Refusal> {
+    let words = without_help(words);
     let command = command(&words);
     let mut built = command.clone();
     built.build();
@@ -168,6 +170,16 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Invocation, Refusal> {
     let run = RunSpec { left_out: files.left_out, ..run };
     let notes = notes.into_iter().chain(files.notes).chain(set.notes).collect();
     Ok(Invocation { cli, run, axes, sources: files.sources, notes })
+}
+
+/// `vramlab help predict` as `vramlab predict --help`: a command of its own would stand in the list.
+fn without_help(mut words: Vec<OsString>) -> Vec<OsString> {
+    let first = words.iter().skip(1).position(|word| !word.to_string_lossy().starts_with('-'));
+    if let Some(at) = first.map(|at| at + 1).filter(|at| words[*at] == "help") {
+        words.remove(at);
+        words.push("--help".into());
+    }
+    words
 }
 
 /// Returns the run of a command: its flags, the fields of files that no typed flag overrides, and what `--set` sets.

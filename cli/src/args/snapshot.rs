@@ -1,5 +1,6 @@
 //! Flags of `snapshot`, `tune`, `explain`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -113,6 +114,25 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "N")]
     pub device: Option<usize>,
     /// Number of stacks to list.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `vramlab diff`
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct RunsArgs {
+    /// The first run: a snapshot, or in quotes what follows `vramlab predict`.
+    #[arg(value_name = "A")]
+    pub one: OsString,
+    /// The second run.
+    #[arg(value_name = "B")]
+    pub other: OsString,
+    /// Number of the device [default: the fullest one in B].
+    #[arg(long, value_name = "N")]
+    pub device: Option<usize>,
+    /// Number of lines to list.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     #[command(flatten)]

@@ -10,6 +10,7 @@ pub(crate) mod cards;
 pub(crate) mod check;
 pub(crate) mod data_parallel;
 mod devices;
+mod diff;
 mod docs;
 mod events;
 mod explain;
@@ -98,6 +99,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Rehearse(args) => rehearse::run(args, ui),
         Command::Replay(args) => replay::run(args, ui),
         Command::Snapshot(args) => snapshot::run(args, ui),
+        Command::Diff(args) => diff::run(args, ui),
         Command::Tune(args) => tune::run(args, ui),
         Command::Check(args) => check::run(args, &invocation.run, ui),
         Command::Explain(args) => explain::run(args, ui),

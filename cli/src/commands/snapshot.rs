@@ -4,12 +4,12 @@ use std::io::ErrorKind;
 
 use lab::input;
 use lab::report::{Part, Recording};
-use lab::results::{Findings, Looked, OtherDevice, SnapshotDiff, SnapshotResult};
-use lab::snapshot::{Document, Snapshot, StackId, compare, write_json, write_pickle};
+use lab::results::{Findings, Looked, SnapshotResult};
+use lab::snapshot::{Document, Snapshot, StackId, write_json, write_pickle};
 use lab::stacks::matches;
 
 use super::recording::chosen_device;
-use crate::args::{ConvertArgs, DiffArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat, TraceRange};
+use crate::args::{ConvertArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat, TraceRange};
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
 use crate::output;
@@ -22,7 +22,7 @@ use crate::ui::Ui;
 pub(super) fn run(args: &SnapshotArgs, ui: &Ui) -> Result<Code> {
     match &args.command {
         SnapshotCommand::Show(args) => show(args, ui),
-        SnapshotCommand::Diff(args) => diff(args, ui),
+        SnapshotCommand::Diff(args) => super::diff::snapshots(args, ui),
         SnapshotCommand::Convert(args) => convert(args, ui),
         SnapshotCommand::Replay(args) => super::replay::run(args, ui),
     }
@@ -83,23 +83,6 @@ fn entries(snapshot: &Snapshot, device: usize, range: TraceRange) -> Result<(usi
         return Err(Failure::usage(format!("--range: no entry is in it; {there}")));
     }
     Ok((from, end - 1))
-}
-
-fn diff(args: &DiffArgs, ui: &Ui) -> Result<Code> {
-    output::check(args.output.destinations())?;
-    let (before, after) = (Snapshot::open(&args.before)?, Snapshot::open(&args.after)?);
-    let device = chosen_device(&after, &input::name(&args.after), args.device)?;
-    let comparison = compare(&before, &after, device);
-    let names = [&args.before, &args.after].map(|path| input::name(path));
-    let found = SnapshotDiff::of(
-        names,
-        device,
-        [&before, &after].map(|file| OtherDevice::of(file, device)),
-        &comparison,
-        args.top,
-    );
-    output::deliver_findings(ui, &args.output, None, &found)?;
-    Ok(Code::Done)
 }
 
 fn convert(args: &ConvertArgs, ui: &Ui) -> Result<Code> {

@@ -27,6 +27,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("bench", "vramlab bench --html bench.html"),
     ("watch", "vramlab watch --once --json -"),
     ("report", "vramlab report run.json events.json -o run.html"),
+    ("diff", "vramlab diff before.pickle after.pickle"),
     ("view", "vramlab view snapshot.pickle"),
     ("completions", "source <(vramlab completions bash)"),
     ("man", "vramlab man | man -l -"),
@@ -35,7 +36,7 @@ const COMMANDS: &[(&str, &str)] = &[
 ];
 
 /// Commands that are shown, at most ten.
-const SHOWN: [&str; 10] = ["predict", "plan", "open", "ask", "watch", "check", "train", "ui", "info", "help"];
+const SHOWN: [&str; 10] = ["predict", "plan", "open", "diff", "ask", "watch", "check", "train", "ui", "info"];
 
 /// Commands of this build: scripts are rehearsed on Linux alone; the viewer and the tools of assistants are features.
 fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -136,6 +136,21 @@ fn a_snapshot_is_replayed_and_checked() {
 }
 
 #[test]
+fn two_runs_that_are_made_now_differ_where_they_should() {
+    let same = json(&["diff", "mlp --steps 2", "mlp --steps 2"]);
+    assert_eq!((&same["requests"]["asked"], &same["requests"]["places"]), (&Value::Null, &serde_json::json!([])));
+    assert_eq!(same["requests"]["requests"][0], same["requests"]["equal"]);
+    let other = json(&["diff", "mlp --steps 2", "mlp --steps 2 --batch 128"]);
+    // The parameters are equal, and the first batch is not.
+    assert_eq!(other["requests"]["equal"], 6, "{other}");
+    let asked = |at: usize| other["requests"]["asked"][at]["bytes"].as_u64().unwrap();
+    assert_eq!(asked(1), 2 * asked(0));
+    assert!(other["requests"]["peak_bytes"][1].as_u64() > other["requests"]["peak_bytes"][0].as_u64());
+    assert!(refused(2, &["diff", "mlp --batch x", "mlp"]).contains("`vramlab predict mlp --batch x`: "));
+    assert!(refused(2, &["diff", "mlp 'x", "mlp"]).contains("quotation mark"));
+}
+
+#[test]
 fn a_difference_is_a_difference() {
     let same = json(&["snapshot", "diff", &golden("cnn_b128_stacks"), &golden("cnn_b128_stacks")]);
     assert_eq!((&same["changes"], &same["segments_only_in"]), (&serde_json::json!([]), &serde_json::json!([0, 0])));

@@ -38,6 +38,7 @@ mod rehearsal_scan;
 mod rehearsal_sections;
 mod replay;
 pub mod report;
+mod requests_diff;
 mod run;
 mod scan;
 mod self_check;
@@ -78,6 +79,7 @@ pub use rehearsal_growth::{GrowingLine, RehearsedGrowth, SeldomLine};
 pub use rehearsal_growth_words::open_growth;
 pub use rehearsal_scan::{LargestValue, LawPiece, RehearsalPoint, RehearsalScanResult};
 pub use replay::{PolicyResult, ReplayResult};
+pub use requests_diff::{LivesLonger, PlaceResult, RequestResult, RequestsDiff};
 pub use run::{
     AS_IT_IS, AccuracyResult, ByCategory, CheckpointRow, Checkpoints, ConvolutionBound, DataParallelFigures,
     FailedRequest, Needed, NeedsResult, OutOfMemoryResult, OverheadPart, OverheadsResult, PeakResult, Prediction,

@@ -5,11 +5,16 @@ use std::collections::BTreeMap;
 use lab_base::figures::{both, short, signed};
 use lab_base::section::{Cell, Section, Table};
 use lab_traces::snapshot::Comparison;
+use lab_traces::stacks::Differences;
 use serde::{Deserialize, Serialize};
 
 use super::findings::{Findings, file_name};
 use super::other_devices::OtherDevice;
+use super::requests_diff::RequestsDiff;
 use super::snapshot::{TotalsResult, brief};
+
+/// Most places that are listed beside who holds memory at the end.
+const MOST_PLACES: usize = 3;
 
 /// Changes from one snapshot to another. The first of each pair is the earlier one. Bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,9 +37,15 @@ pub struct SnapshotDiff {
     pub segments_only_in: [usize; 2],
     /// Their bytes.
     pub segment_bytes_only_in: [u64; 2],
+    /// How the recorded requests differ; absent if a file records none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<RequestsDiff>,
     /// Number of rows in the table.
     #[serde(skip, default = "usize::max_value")]
     pub top: usize,
+    /// False if a run ended with its steps: who holds memory then tells nothing.
+    #[serde(skip)]
+    pub went_on: bool,
 }
 
 /// A stack that holds more or less than before.
@@ -55,6 +66,7 @@ impl SnapshotDiff {
         device: usize,
         [other_devices_before, other_devices]: [Vec<OtherDevice>; 2],
         comparison: &Comparison,
+        requests: Option<&Differences>,
         top: usize,
     ) -> Self {
         let change = |change: &lab_traces::snapshot::Change| ChangedStack {
@@ -73,7 +85,9 @@ impl SnapshotDiff {
             changes: comparison.changes.iter().map(change).collect(),
             segments_only_in: comparison.segments.into(),
             segment_bytes_only_in: comparison.segment_bytes.into(),
+            requests: requests.map(RequestsDiff::from),
             top,
+            went_on: true,
         }
     }
 
@@ -109,8 +123,15 @@ impl Findings for SnapshotDiff {
     const SCHEMA: &'static str = "vramlab-snapshot-diff-1";
 
     fn title(&self) -> String {
+        // A run that was made has words instead of a file.
+        let name = |file: &String| if file.contains(' ') { file.clone() } else { file_name(file).to_string() };
+        let [one, two] = self.files.each_ref().map(name);
+        if let (Some(requests), false) = (&self.requests, self.went_on) {
+            let [before, after] = requests.peak_bytes;
+            let difference = signed((after as i64).saturating_sub(before as i64));
+            return format!("{difference} at the peak: {one} → {two}, device {}", self.device);
+        }
         let [before, after] = self.totals.each_ref().map(|totals| totals.allocated as i64);
-        let [one, two] = self.files.each_ref().map(|file| file_name(file));
         format!("{} allocated: {one} → {two}, device {}", signed(after.saturating_sub(before)), self.device)
     }
 
@@ -127,7 +148,15 @@ impl Findings for SnapshotDiff {
             let difference = signed((two as i64).saturating_sub(one as i64));
             Section::Note(format!("{what}: {} → {} ({difference})", both(one), both(two)))
         };
-        let mut sections: Vec<Section> = sums.into_iter().map(line).collect();
+        let top = if self.went_on { self.top.min(MOST_PLACES) } else { self.top };
+        let mut sections: Vec<Section> = self.requests.iter().flat_map(|requests| requests.sections(top)).collect();
+        if self.requests.is_some() && !self.went_on {
+            return sections;
+        }
+        if self.requests.is_some() {
+            sections.push(Section::Note("At the end of the recordings:".into()));
+        }
+        sections.extend(sums.into_iter().map(line));
         sections.extend(OtherDevice::in_words(self.device, &self.other_devices).map(Section::Note));
         let before = OtherDevice::listed(&self.other_devices_before);
         sections.extend(before.map(|listed| Section::Note(format!("The first file also has {listed}: --device N."))));

@@ -8,6 +8,7 @@
 //! Snapshots of PyTorch 2.4 to 2.15 have frames of C++ and of the interpreter in their stacks, later ones of these without a source file. Snapshots
 //! recorded with `stacks="python"` have none of them, and no frame at all for the backward pass.
 
+mod differences;
 mod frame;
 mod guess;
 mod held;
@@ -16,7 +17,9 @@ mod lives;
 mod native;
 mod phase;
 mod place;
+mod shared_lines;
 
+pub use differences::{Differences, First, PlaceDifference, Request, differences};
 pub use frame::{Origin, origin};
 pub use guess::{Guesses, Role};
 pub use held::{HeldRow, held_at};

@@ -2,6 +2,7 @@
 
 mod card_addresses;
 mod cards;
+mod differences;
 mod explain;
 mod frames;
 mod growth;
