@@ -64,7 +64,7 @@ pub(crate) struct ModelArgs {
     /// Recompute in backward instead of keeping: none, blocks (each by itself), blocks:N (every N-th), sqrt (segments of about √n blocks), or numbers of
     /// blocks from 0 (1,3). A block is: mlp: a hidden layer with its ReLU; gpt: a block; resnet, mobilenet_v2, convnext: a residual block (convnext: segments lie
     /// within a stage); vgg16: one of the five stages; densenet121 (none, blocks): a layer up to its bottleneck; transformers (not sqrt; of encoders none, blocks): a block;
-    /// a .pt2 (not sqrt): a numbered module, or modules by paths such as 'h.*' [default: none].
+    /// a .pt2: a numbered module, or modules by paths such as 'h.*' [default: none].
     #[arg(long, value_name = "WHAT")]
     pub checkpoint: Option<Recompute>,
     /// The head on the hidden states (transformers) [default: that of the class in `architectures`; without one, the language model's].
