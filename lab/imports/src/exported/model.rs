@@ -248,7 +248,15 @@ impl Exported {
     /// # Errors
     /// Values that the file does not have or that cannot be read; those of the device.
     pub(super) fn network(&self, init: &Init) -> memcore::Result<Network> {
-        Network::new(&self.read.contents, self.again.clone(), self.loss.output, init)
+        self.network_of(init, &|_| init.clone())
+    }
+
+    /// Builds the network, each of its tensors, by their numbers, through the `Init` that `at` returns.
+    ///
+    /// # Errors
+    /// Those of [`network`](Self::network).
+    pub(super) fn network_of(&self, init: &Init, at: &dyn Fn(usize) -> Init) -> memcore::Result<Network> {
+        Network::new(&self.read.contents, self.again.clone(), self.loss.output, init, at)
     }
 
     /// True if the network can be trained on a data set: it has one input, of floats, and a cross entropy outside the network.

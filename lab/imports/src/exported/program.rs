@@ -414,6 +414,13 @@ fn find_deaths(program: &mut Program, first_made: Slot) {
     }
 }
 
+/// The values that an argument is or holds.
+pub(super) fn slots_of(argument: &Arg) -> impl Iterator<Item = Slot> + use<> {
+    let mut slots = smallvec::SmallVec::<[Slot; 4]>::new();
+    used(argument, &mut |slot| slots.push(slot));
+    slots.into_iter()
+}
+
 /// Calls `tell` with every value that an argument is or holds.
 fn used(argument: &Arg, tell: &mut impl FnMut(Slot)) {
     match argument {

@@ -8,6 +8,7 @@ use memcore::autograd::{SavedHooksGuard, checkpoint_until_dropped, is_grad_enabl
 use memcore::{DType, Device, Error, Result, Tensor, context};
 
 use super::call::Call;
+use super::gathered::Gathered;
 use super::operators;
 use super::program::{Arg, Expected, Node, Program, Slot};
 use super::regions::{Region, Regions};
@@ -66,11 +67,28 @@ impl Runner {
     /// # Errors
     /// What an operator cannot do, with the place in the user's program; those of the device.
     pub(super) fn run(&self, program: &Arc<Program>, inputs: Vec<Value>) -> Result<Vec<Value>> {
-        let mut values = vec![Value::None; program.names.len()];
-        for (slot, value) in program.inputs.iter().zip(inputs) {
-            values[*slot] = value;
-        }
+        let mut values = entered(program, inputs);
         self.part(program, 0..program.nodes.len(), &mut values)?;
+        Ok(results(program, &values))
+    }
+
+    /// As [`run`](Self::run), gathering the parameters of each piece before its nodes run, forward or backward.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    pub(super) fn run_gathering(
+        &self,
+        program: &Arc<Program>,
+        inputs: Vec<Value>,
+        gathered: &Gathered,
+    ) -> Result<Vec<Value>> {
+        let mut values = entered(program, inputs);
+        let mut views = Views::new(values.len());
+        for piece in &gathered.pieces {
+            piece.begin()?;
+            self.part_with(program, piece.nodes.clone(), &mut values, &mut views)?;
+            piece.end(&mut values)?;
+        }
         Ok(results(program, &values))
     }
 
@@ -79,15 +97,25 @@ impl Runner {
     /// # Errors
     /// Those of [`run`](Self::run).
     pub(super) fn part(&self, program: &Arc<Program>, nodes: Range<usize>, values: &mut [Value]) -> Result<()> {
-        let mut views = Views::new(values.len());
+        self.part_with(program, nodes, values, &mut Views::new(values.len()))
+    }
+
+    /// As [`part`](Self::part), after other nodes that left views.
+    fn part_with(
+        &self,
+        program: &Arc<Program>,
+        nodes: Range<usize>,
+        values: &mut [Value],
+        views: &mut Views,
+    ) -> Result<()> {
         let mut next = nodes.start;
         for region in self.regions.within(program).iter().filter(|region| nodes.contains(&region.nodes.start)) {
-            self.nodes(program, next..region.nodes.start, values, &mut views)?;
+            self.nodes(program, next..region.nodes.start, values, views)?;
             let _again = is_grad_enabled().then(|| self.begin(program, region, values));
-            self.nodes(program, region.nodes.clone(), values, &mut views)?;
+            self.nodes(program, region.nodes.clone(), values, views)?;
             next = region.nodes.end;
         }
-        self.nodes(program, next..nodes.end, values, &mut views)
+        self.nodes(program, next..nodes.end, values, views)
     }
 
     fn nodes(&self, of: &Program, nodes: Range<usize>, values: &mut [Value], views: &mut Views) -> Result<()> {
@@ -253,6 +281,13 @@ fn mixed_types(file: &str, own: DType, error: &Error) -> String {
 fn counts_batches(node: &Node, values: &[Value]) -> bool {
     let counter = |slot: &Slot| matches!(&values[*slot], Value::Tensor(x) if x.dtype() == DType::I64 && x.rank() == 0);
     node.target == "add_.Tensor" && matches!(node.arguments.first(), Some((_, Arg::Value(slot))) if counter(slot))
+}
+
+/// The slots of a graph with its inputs in them.
+fn entered(program: &Program, inputs: Vec<Value>) -> Vec<Value> {
+    let mut values = vec![Value::None; program.names.len()];
+    program.inputs.iter().zip(inputs).for_each(|(slot, value)| values[*slot] = value);
+    values
 }
 
 /// The results of a graph, of the values in its slots.
