@@ -14,7 +14,7 @@ use super::contents::Contents;
 use super::inputs::{Content, Input};
 use super::loss::{Chosen, LossName};
 use super::network::{Network, parameter_order};
-use super::operators;
+use super::operators::{self, Property};
 use super::pieces::Pieces;
 use super::program::{Node, Program};
 use super::read::Read;
@@ -382,8 +382,9 @@ fn not_the_same(program: &Program) -> Option<String> {
     let trains = program.trains_otherwise();
     // Recorded beside eager PyTorch, an evaluation with batch norm took 0.8 % more than the graph says, one with dropout 1,536 bytes.
     let otherwise = |target: &str| ["batch_norm.", "dropout."].iter().any(|begin| target.starts_with(begin));
-    let is_unknown =
-        |target: &str| operators::draws(target) || trains && (operators::is_of_layers(target) || otherwise(target));
+    let is_unknown = |name: &str| {
+        operators::has(name, Property::Draws) || trains && (operators::has(name, Property::Layers) || otherwise(name))
+    };
     let (operator, place) = program.first(&is_unknown)?;
     Some(format!(
         "the export computes {operator} in {place} as in training; the graph does not say what it is under model.eval(), which \

@@ -12,7 +12,7 @@ use super::archive;
 use super::contents::Contents;
 use super::flat_weights;
 use super::gathered::Gathered;
-use super::operators;
+use super::operators::{self, Property};
 use super::program::Program;
 use super::regions::Regions;
 use super::run::{Runner, Spare};
@@ -150,7 +150,7 @@ impl Module for Network {
 pub(super) fn refuse_predicted(model: &Contents, computes: bool) -> Result<()> {
     let evaluated = model.evaluation.as_ref().and_then(|evaluation| evaluation.as_ref().ok());
     let programs = std::iter::once(&model.program).chain(evaluated.map(|evaluation| &evaluation.program));
-    let mut found = programs.filter_map(|program| program.first(&operators::is_predicted_only));
+    let mut found = programs.filter_map(|program| program.first(&|name| operators::has(name, Property::PredictedOnly)));
     match found.next().filter(|_| computes) {
         Some((target, place)) => {
             let what = format!("{}: {target} in {place}", model.file);

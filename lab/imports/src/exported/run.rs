@@ -9,7 +9,7 @@ use memcore::{DType, Device, Error, Result, Tensor, context};
 
 use super::call::Call;
 use super::gathered::Gathered;
-use super::operators;
+use super::operators::{self, Operator, Property};
 use super::program::{Arg, Expected, Node, Program, Slot};
 use super::regions::{Region, Regions};
 use super::value::{Made, Value};
@@ -186,18 +186,18 @@ impl Runner {
     /// Computes a node, and puts its results into their slots.
     fn made(&self, node: &Node, values: &mut [Value], views: &mut Views) -> Result<()> {
         let _scope = context::scope(self.device.scope(&node.scope));
+        let operator = Operator::numbered(node.operator);
         let made = {
             let inner = |program: &Arc<Program>, inputs: Vec<Value>| self.run(program, inputs);
             let call = Call::new(node, values, &self.device, &inner, self.evaluates);
-            if self.device.profile().channels_last && !operators::takes_channels_last(&node.target) {
+            if self.device.profile().channels_last && !operator.is(Property::ChannelsLast) {
                 call.refuse_channels_last()?;
             }
-            call.check_complex(operators::takes_complex, operators::meet_complex)?;
-            let missing = || Error::invalid(node.target.clone(), "is not represented");
+            call.check_complex(operator.takes_complex(), operator.is(Property::ComplexAndReal))?;
             match operators::of_constants(&call)? {
                 Some(made) => made,
                 None => {
-                    let made = operators::find(&node.target).ok_or_else(missing)?(&call)?;
+                    let made = (operator.run)(&call)?;
                     call.check_all_read()?;
                     made
                 }
@@ -212,11 +212,9 @@ impl Runner {
             let problem = format!("gives {} results, the file names {}", made.len(), node.outputs.len());
             return Err(Error::invalid(node.target.clone(), problem));
         }
-        // An export on the host gives the states of an LSTM one dimension more than PyTorch does: only the first result is checked.
-        let believed = if node.target.starts_with("lstm.") { 1 } else { usize::MAX };
+        let checked = if operator.is(Property::FirstResult) { 1 } else { usize::MAX };
         for (i, (output, value)) in node.outputs.iter().zip(made).enumerate() {
-            if let (Some(expected), Value::Tensor(tensor)) =
-                (&output.expected.as_ref().filter(|_| i < believed), &value)
+            if let (Some(expected), Value::Tensor(tensor)) = (&output.expected.as_ref().filter(|_| i < checked), &value)
             {
                 self.check(node, expected, tensor)?;
             }
@@ -253,7 +251,7 @@ impl Runner {
     /// Adds the place in the user's program to an error, unless a graph inside the node has named it.
     fn placed(&self, node: &Node, error: Error) -> Error {
         let (what, problem) = match error {
-            _ if node.target.starts_with("higher_order.") => return error,
+            _ if Operator::numbered(node.operator).is(Property::Graph) => return error,
             Error::Invalid { what, problem } if what == node.target => (what, problem),
             Error::Invalid { what, problem } => (node.target.clone(), format!("{what}: {problem}")),
             Error::Shape { op, detail } => (node.target.clone(), format!("{op}: {detail}")),
