@@ -9,10 +9,10 @@ use std::ops::Range;
 use lab_training::data_parallel::Gathering;
 use memcore::Result;
 
-use super::model::Exported;
+use super::contents::Contents;
 use super::pieces;
 use super::program::{Program, Slot, slots_of};
-use super::regions::Region;
+use super::regions::{Region, Regions};
 use super::signature::{InputKind, StateKind};
 use super::value::Value;
 
@@ -30,10 +30,9 @@ pub(super) struct Pieces {
 
 impl Pieces {
     /// Finds the pieces of a network. One that is computed again as a whole is in one piece.
-    pub(super) fn of(model: &Exported) -> Self {
-        let contents = model.contents();
+    pub(super) fn of(contents: &Contents, again: &Regions) -> Self {
         let program = &*contents.program;
-        let nodes = joined(pieces::Pieces::of(program), model.again().within(program));
+        let nodes = joined(pieces::Pieces::of(program), again.within(program));
         let state = &contents.signature.state;
         let mut of_slot = vec![None; program.names.len()];
         for (slot, kind) in program.inputs.iter().zip(&contents.signature.inputs) {

@@ -31,7 +31,7 @@ pub fn train_ranks(
         devices.iter().try_for_each(|device| check_divided(model, device))?;
     }
     let rank = |number, device: &Device| {
-        let divided = settings.stage.divides_parameters().then(|| Pieces::of(model));
+        let divided = settings.stage.divides_parameters().then(|| Pieces::of(model.contents(), model.again()));
         let network = match &divided {
             None => OnRank::new(model, Exported::network),
             Some(pieces) => OnRank::in_pieces(model, pieces.groups(), |at| {
