@@ -45,7 +45,8 @@ fn different(ours: &[Row], theirs: &Value) -> Vec<Different> {
         let columns: Vec<(&str, i64)> = off.filter(|(_, off)| *off != 0).collect();
         (!columns.is_empty()).then(|| Different { label: ours.label.clone(), columns })
     };
-    ours.iter().filter_map(of).collect()
+    // At the end a recording still holds the network, and ours does not.
+    ours.iter().filter(|row| row.label != "end").filter_map(of).collect()
 }
 
 #[test]
@@ -71,8 +72,8 @@ fn rows_of_graphs_and_of_recordings() {
             }
         };
         let found = different(&ours, &run["steps"]);
-        (compared, differing) = (compared + run["steps"].as_array().unwrap().len(), differing + found.len());
-        println!("{about}: {} of {} rows differ", found.len(), ours.len());
+        (compared, differing) = (compared + ours.len() - 1, differing + found.len());
+        println!("{about}: {} of {} rows differ", found.len(), ours.len() - 1);
         for row in found {
             let columns: Vec<String> = row.columns.iter().map(|(column, off)| format!("{column} {off:+}")).collect();
             println!("    {}: {}", row.label, columns.join(", "));
