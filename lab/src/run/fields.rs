@@ -35,8 +35,7 @@ const EXCLUSIVE: [(&str, &str); 18] = [
 ];
 
 /// Fields that have a meaning only beside another one.
-const NEEDS: [(&str, &str); 14] = [
-    ("adversary", "model-file"),
+const NEEDS: [(&str, &str); 13] = [
     ("lora-target", "lora"),
     ("lora-dropout", "lora"),
     ("dora", "lora"),
