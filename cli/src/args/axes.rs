@@ -1,6 +1,6 @@
 //! Axes of a scan: options with their values, and the points that they form.
 
-use clap::{ArgMatches, CommandFactory};
+use clap::ArgMatches;
 use lab::experiments;
 use lab::run::RunSpec;
 
@@ -68,7 +68,7 @@ fn occurrences(matches: &ArgMatches, id: &str, n: usize) -> Vec<(Vec<String>, us
 }
 
 fn check(command: &str, axes: &[Axis]) -> Result<()> {
-    let mut root = Cli::command();
+    let mut root = Cli::declared();
     root.build();
     for (i, axis) in axes.iter().enumerate() {
         let name = axis.name.as_str();
@@ -147,7 +147,7 @@ mod tests {
 
     fn axes_of(words: &[&str]) -> Result<Vec<Axis>> {
         let words = ["vramlab", "train"].iter().chain(words).map(|w| w.to_string());
-        let matches = Cli::command().try_get_matches_from(words).unwrap();
+        let matches = Cli::declared().try_get_matches_from(words).unwrap();
         let (name, matches) = matches.subcommand().unwrap();
         axes(name, matches)
     }

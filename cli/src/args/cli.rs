@@ -1,6 +1,6 @@
 //! The whole command line: the commands, composed of the groups of flags.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use super::{
     BenchArgs, CardsArgs, CheckArgs, DevicesArgs, ExplainArgs, FitArgs, GlobalArgs, ListArgs, ManArgs, ModelsArgs,
@@ -188,10 +188,28 @@ pub(crate) enum Command {
     Mcp(super::McpArgs),
 }
 
+impl Cli {
+    /// Returns the command line as it is declared: of some flags a run has one or the other.
+    pub(crate) fn declared() -> clap::Command {
+        with_rivals(Self::command())
+    }
+}
+
+/// Lets flags of which a run has one or the other replace each other.
+fn with_rivals(command: clap::Command) -> clap::Command {
+    let id = |command: &clap::Command, name: &str| {
+        command.get_arguments().find(|arg| arg.get_long() == Some(name)).map(|arg| arg.get_id().clone())
+    };
+    let command =
+        lab::run::RIVALS.iter().fold(command, |command, (one, other)| match (id(&command, one), id(&command, other)) {
+            (Some(one), Some(other)) => command.mut_arg(one, |arg| arg.conflicts_with(other)),
+            _ => command,
+        });
+    command.mut_subcommands(with_rivals)
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
     use crate::args::Refusal;
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::{Arg, ArgAction, ArgMatches, CommandFactory};
+use clap::{Arg, ArgAction, ArgMatches};
 use lab::run::RunSpec;
 use serde_json::{Map, Number, Value as Json};
 use toml::Value;
@@ -42,7 +42,7 @@ impl Files {
     pub(super) fn read(matches: &ArgMatches) -> Result<Self, Refusal> {
         let Some((name, matches)) = matches.subcommand() else { return Ok(Self::default()) };
         let path = |id: &str| matches.try_get_one::<PathBuf>(id).ok().flatten();
-        let mut root = Cli::command();
+        let mut root = Cli::declared();
         root.build();
         let Some(command) = root.find_subcommand(name) else { return Ok(Self::default()) };
         let typed = Typed { command, matches };
@@ -96,7 +96,7 @@ impl Files {
             }
         }
         let alone = ["vramlab", typed.command.get_name()].map(OsString::from).into_iter();
-        match Cli::command().try_get_matches_from(alone.chain(words.iter().flat_map(|(_, words)| words.clone()))) {
+        match Cli::declared().try_get_matches_from(alone.chain(words.iter().flat_map(|(_, words)| words.clone()))) {
             Err(error) if error.kind() != clap::error::ErrorKind::MissingRequiredArgument => {
                 return Err(refused(first_line(&error)));
             }

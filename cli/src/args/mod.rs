@@ -14,7 +14,6 @@ mod global;
 mod help;
 mod hf_args;
 mod line;
-mod loop_shape;
 mod man;
 #[cfg(feature = "mcp")]
 mod mcp;
@@ -52,7 +51,7 @@ mod words;
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::FromArgMatches;
 use lab::backends::AUTO;
 use lab::run::{RunSpec, UsualRelease};
 use serde_json::{Map, Value};
@@ -61,9 +60,8 @@ pub(crate) use bench::BenchArgs;
 pub(crate) use check::CheckArgs;
 pub(crate) use cli::{Cli, Command};
 pub(crate) use config::{from_result as config_text, read as toml_table};
-pub(crate) use device::{AllocatorArgs, DeviceArgs};
+pub(crate) use device::DeviceArgs;
 pub(crate) use global::{ColorWhen, GlobalArgs};
-pub(crate) use loop_shape::LoopArgs;
 pub(crate) use man::ManArgs;
 #[cfg(feature = "mcp")]
 pub(crate) use mcp::McpArgs;
@@ -254,7 +252,7 @@ pub(crate) fn color(words: &[OsString]) -> ColorWhen {
 
 /// Returns the whole command line, with what its short or its long help shows.
 pub(crate) fn whole(short: bool) -> clap::Command {
-    help::shaped(any_number(Cli::command()), short)
+    help::shaped(any_number(Cli::declared()), short)
 }
 
 /// Returns the whole command, coloured as the flags say: clap may print before they are parsed.

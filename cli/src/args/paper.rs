@@ -1,13 +1,10 @@
 //! Flags of `predict` and `fit`: dry runs for a card that need not be present.
 
 use lab::bytes::MemorySize;
-use lab::run::{DeviceSpec, Gpu, Quantity, RunSpec};
+use lab::run::{AllocatorSpec, DeviceSpec, Gpu, Quantity, RunSpec};
 
 use super::scan::ScanArgs;
-use super::{
-    AllocatorArgs, HtmlArgs, ModelArgs, OutputArgs, ParallelArgs, ProfileArgs, RanksArgs, RecordArgs, TrainingArgs,
-    values,
-};
+use super::{HtmlArgs, ModelArgs, OutputArgs, ParallelArgs, ProfileArgs, RanksArgs, RecordArgs, TrainingArgs, values};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PaperArgs {
@@ -20,7 +17,7 @@ pub(crate) struct PaperArgs {
     #[arg(long, value_name = "NAME|SIZE", help_heading = values::MOST_USED)]
     pub gpu: Option<Gpu>,
     #[command(flatten)]
-    pub allocator: AllocatorArgs,
+    pub allocator: AllocatorSpec,
     #[command(flatten)]
     pub profile: ProfileArgs,
 }
@@ -29,11 +26,11 @@ impl PaperArgs {
     /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> RunSpec {
         RunSpec {
-            model: self.model.spec(),
-            training: self.training.spec(),
-            shape: self.training.shape.spec(),
+            model: self.model.spec.clone(),
+            training: self.training.spec.clone(),
+            shape: self.training.shape.clone(),
             profile: self.profile.spec(),
-            allocator: self.allocator.spec(),
+            allocator: self.allocator.clone(),
             device: DeviceSpec { gpu: self.gpu, ..DeviceSpec::default() },
             ..RunSpec::default()
         }

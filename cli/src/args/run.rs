@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use lab::run::{DeviceList, DeviceSpec, Gpu, ModelSpec, ParallelSpec, RunSpec, TrainingSpec};
+use lab::run::{AllocatorSpec, DeviceList, DeviceSpec, Gpu, ModelSpec, ParallelSpec, RunSpec, TrainingSpec};
 
-use super::{AllocatorArgs, DeviceArgs, HtmlArgs, OutputArgs, ProfileArgs, ScanArgs};
+use super::{DeviceArgs, HtmlArgs, OutputArgs, ProfileArgs, ScanArgs};
 
 /// `vramlab devices`
 #[derive(Clone, Debug, clap::Args)]
@@ -69,7 +69,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub device: DeviceArgs,
     #[command(flatten)]
-    pub allocator: AllocatorArgs,
+    pub allocator: AllocatorSpec,
     #[command(flatten)]
     pub profile: ProfileArgs,
     #[command(flatten)]
@@ -88,7 +88,7 @@ impl RunArgs {
             model: ModelSpec { model: self.model.clone(), ..ModelSpec::default() },
             training: TrainingSpec { seed: self.seed, ..TrainingSpec::default() },
             profile: self.profile.spec(),
-            allocator: self.allocator.spec(),
+            allocator: self.allocator.clone(),
             device: DeviceSpec { gpu: self.gpu, backend, device, ..DeviceSpec::default() },
             parallel: ParallelSpec { devices: self.devices.clone(), ..ParallelSpec::default() },
             ..RunSpec::default()

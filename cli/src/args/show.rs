@@ -56,7 +56,7 @@ fn which(word: &str) -> Result<Which, String> {
 impl NetworkArgs {
     /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> RunSpec {
-        let model = self.model.spec();
+        let model = self.model.spec.clone();
         let model = match self.network.clone() {
             None => model,
             Some(Which::Name(name)) => ModelSpec { model: Some(name), ..model },

@@ -4,19 +4,15 @@ use std::path::PathBuf;
 
 use clap::value_parser;
 use lab::bytes::ByteSize;
-use lab::models::{Freeze, LoraTarget};
 use lab::run::{
-    BeginSpec, DeviceSpec, OptimizerForm, ProfileSpec, RunSpec, Tf32Choice, TrainingSpec, Variable, ZeroGrad,
+    AllocatorSpec, BeginSpec, DeviceSpec, LoopSpec, ProfileSpec, RunSpec, Tf32Choice, TrainingSpec, Variable,
 };
-use lab::training::{OptimizerKind, Precision};
 use memcore::Profile;
 use memcore::profile::Release;
 
 use super::scan::ScanArgs;
 use super::values;
-use super::{
-    AllocatorArgs, DeviceArgs, ExportArgs, HtmlArgs, LoopArgs, ModelArgs, OutputArgs, ParallelArgs, WeightsArgs,
-};
+use super::{DeviceArgs, ExportArgs, HtmlArgs, ModelArgs, OutputArgs, ParallelArgs, WeightsArgs};
 use crate::backends;
 use crate::destination::Destination;
 
@@ -33,75 +29,8 @@ pub(crate) struct TrainingArgs {
     /// change memory and are not supported are an error by name, or named in a note.
     #[arg(long, value_name = "FILE.yaml", conflicts_with = "hf_args")]
     pub recipe: Option<PathBuf>,
-    /// Examples per step; with --accumulate, of each micro-batch [default: the model's].
-    #[arg(long, help_heading = values::MOST_USED, value_name = "N")]
-    pub batch: Option<usize>,
-    /// Optimizer steps [default: 10, or 20 epochs of a data set].
-    #[arg(long, value_name = "N")]
-    pub steps: Option<usize>,
-    /// Data set: synthetic, digits, or the path of MNIST or CIFAR-10 files [default: synthetic].
-    #[arg(long, value_name = "DATA")]
-    pub data: Option<String>,
-    /// The optimizer [default: the model's].
-    #[arg(long, value_name = "NAME", value_parser = values::one_of::<OptimizerKind>(OptimizerKind::NAMES))]
-    pub optimizer: Option<OptimizerKind>,
-    /// Form of the optimizer: one parameter after the other (loop), lists of parameters (foreach), or one kernel (fused) [default: foreach].
-    #[arg(long, value_name = "FORM", value_parser = values::one_of::<OptimizerForm>(OptimizerForm::NAMES))]
-    pub optimizer_impl: Option<OptimizerForm>,
-    /// Do not train these parameters, named as PyTorch names them (requires_grad_(False)): names of parameters or modules with commas between, * for any
-    /// characters, ! before what is trained after all (--freeze '*,!head') [default: all are trained].
-    #[arg(long, value_name = "NAMES")]
-    pub freeze: Option<Freeze>,
-    /// Train adapters of this rank (LoRA) instead of the network, as PEFT does [default: none].
-    #[arg(long, value_name = "RANK")]
-    pub lora: Option<usize>,
-    /// Put adapters on these layers: all-linear, names with commas between, or a regular expression [default: PEFT's for the network].
-    #[arg(long, value_name = "NAMES", requires = "lora")]
-    pub lora_target: Option<LoraTarget>,
-    /// Drop elements of the adapters' inputs with this probability [default: 0].
-    #[arg(long, value_name = "P", requires = "lora")]
-    pub lora_dropout: Option<f64>,
-    /// Give the adapters magnitudes (DoRA).
-    #[arg(long, requires = "lora")]
-    pub dora: bool,
-    /// Learning rate [default: the model's].
-    #[arg(long, value_name = "F", allow_negative_numbers = true)]
-    pub lr: Option<f64>,
-    /// Weight decay [default: PyTorch's].
-    #[arg(long, value_name = "F", allow_negative_numbers = true)]
-    pub weight_decay: Option<f64>,
-    /// Nesterov's momentum (momentum).
-    #[arg(long)]
-    pub nesterov: bool,
-    /// Keep the largest second moment (adam, adamw).
-    #[arg(long)]
-    pub amsgrad: bool,
-    /// Ascend instead of descending.
-    #[arg(long)]
-    pub maximize: bool,
-    /// Keep the step counters on the device (adam, adamw; foreach or fused).
-    #[arg(long)]
-    pub capturable: bool,
-    /// Types: float32, float32 with products in a 16-bit type (autocast; fp16 with a loss scaler), or a 16-bit type throughout [default: fp32].
-    #[arg(long, value_name = "TYPE", value_parser = values::one_of::<Precision>(Precision::NAMES))]
-    pub precision: Option<Precision>,
-    /// Micro-batches per optimizer step [default: 1].
-    #[arg(long, value_name = "K")]
-    pub accumulate: Option<usize>,
-    /// Gradients after zero_grad: none (set_to_none=True), or zeros [default: none].
-    #[arg(long, value_name = "KIND", value_parser = values::one_of::<ZeroGrad>(ZeroGrad::NAMES))]
-    pub zero_grad: Option<ZeroGrad>,
-    /// Order of a step's phases, of: input, zero_grad, forward, loss, exit_autocast, backward, step, update, del (of the network's result),
-    /// forward_no_grad, clear (of the list that --keep-intermediate fills), empty_cache, reset_peak [default: the model file's, or
-    /// input,zero_grad,forward,loss,backward,step].
-    #[arg(long, value_name = "PHASES")]
-    pub schedule: Option<String>,
-    /// Scale gradients so that their norm is at most this.
-    #[arg(long, value_name = "NORM", allow_negative_numbers = true)]
-    pub clip_grad_norm: Option<f64>,
-    /// Seed of parameters, data and dropout [default: 0].
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
+    #[command(flatten)]
+    pub spec: TrainingSpec,
     /// Take flags from a file, with their names as keys. Typed flags override it.
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
@@ -110,7 +39,7 @@ pub(crate) struct TrainingArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
     #[command(flatten)]
-    pub shape: LoopArgs,
+    pub shape: LoopSpec,
 }
 
 /// Profile: whose temporaries and workspaces are counted.
@@ -140,37 +69,6 @@ pub(crate) struct ProfileArgs {
     pub multiprocessors: Option<u16>,
 }
 
-impl TrainingArgs {
-    /// Returns the flags as fields of a run.
-    pub(crate) fn spec(&self) -> TrainingSpec {
-        let args = self.clone();
-        TrainingSpec {
-            batch: args.batch,
-            steps: args.steps,
-            data: args.data,
-            optimizer: args.optimizer,
-            optimizer_impl: args.optimizer_impl,
-            lr: args.lr,
-            freeze: args.freeze,
-            lora: args.lora,
-            lora_target: args.lora_target,
-            lora_dropout: args.lora_dropout,
-            dora: args.dora,
-            weight_decay: args.weight_decay,
-            nesterov: args.nesterov,
-            amsgrad: args.amsgrad,
-            maximize: args.maximize,
-            capturable: args.capturable,
-            precision: args.precision,
-            accumulate: args.accumulate,
-            zero_grad: args.zero_grad,
-            schedule: args.schedule,
-            clip_grad_norm: args.clip_grad_norm,
-            seed: args.seed,
-        }
-    }
-}
-
 impl ProfileArgs {
     /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> ProfileSpec {
@@ -190,11 +88,11 @@ impl TrainArgs {
     pub(crate) fn spec(&self) -> RunSpec {
         let DeviceArgs { backend, device } = self.device.clone();
         RunSpec {
-            model: self.model.spec(),
-            training: self.training.spec(),
-            shape: self.training.shape.spec(),
+            model: self.model.spec.clone(),
+            training: self.training.spec.clone(),
+            shape: self.training.shape.clone(),
             profile: self.profile.spec(),
-            allocator: self.allocator.spec(),
+            allocator: self.allocator.clone(),
             device: DeviceSpec {
                 gpu: None,
                 backend,
@@ -264,7 +162,7 @@ pub(crate) struct TrainArgs {
     #[command(flatten)]
     pub parallel: ParallelArgs,
     #[command(flatten)]
-    pub allocator: AllocatorArgs,
+    pub allocator: AllocatorSpec,
     #[command(flatten)]
     pub profile: ProfileArgs,
     #[command(flatten)]

@@ -1,63 +1,10 @@
 //! Parsers of single values.
 
-use std::ffi::OsStr;
-use std::marker::PhantomData;
-use std::str::FromStr;
-
-use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser, StringValueParser, TypedValueParser};
-use clap::{Arg, Command};
-
-/// Heading of the flags of a run that are used most.
-pub(super) const MOST_USED: &str = "Most used";
+use clap::builder::{RangedU64ValueParser, TypedValueParser};
+pub(super) use lab::run::flags::{MOST_USED, one_of};
 
 /// Largest size of one dimension. Products of two stay within 64 bits.
 const MAX_SIZE: u64 = 1 << 30;
-
-/// Parses one of a few names, in any spelling that the type reads.
-pub(super) fn one_of<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
-where
-    T: FromStr<Err = String> + Clone + Send + Sync + 'static,
-{
-    OneOf { names, kind: PhantomData::<fn() -> T> }
-}
-
-/// The parser of [`one_of`]: it offers the names, and takes their other spellings, too.
-#[derive(Clone)]
-struct OneOf<T> {
-    names: &'static [&'static str],
-    kind: PhantomData<fn() -> T>,
-}
-
-impl<T> OneOf<T> {
-    /// True if a name is offered both alone and with a number, and the value has something in the number's place.
-    fn has_a_number(&self, value: &OsStr) -> bool {
-        let name = value.to_str().and_then(|text| text.split_once(':')).map(|(name, _)| name);
-        name.is_some_and(|name| self.names.contains(&format!("{name}:N").as_str()))
-    }
-}
-
-impl<T> TypedValueParser for OneOf<T>
-where
-    T: FromStr<Err = String> + Clone + Send + Sync + 'static,
-{
-    type Value = T;
-
-    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {
-        match value.to_str().map(str::parse) {
-            Some(Ok(known)) => Ok(known),
-            // Of a name with a number, its own parser says which numbers there are.
-            Some(Err(_)) if self.has_a_number(value) => {
-                StringValueParser::new().try_map(|name| name.parse::<T>()).parse_ref(command, arg, value)
-            }
-            // Clap's own parser says what is wrong.
-            _ => PossibleValuesParser::new(self.names).try_map(|name| name.parse::<T>()).parse_ref(command, arg, value),
-        }
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(self.names.iter().map(PossibleValue::new)))
-    }
-}
 
 /// Parses the end of a search.
 pub(super) fn at_least_2() -> impl TypedValueParser<Value = usize> {

@@ -10,7 +10,7 @@ use crate::destination::Destination;
 pub(crate) struct WeightsArgs {
     /// Begin with the weights of a safetensors file. Its tensors must have the names (PyTorch's), sizes and types of the model's. Everything else
     /// starts anew.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "data_parallel"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "data_parallel")]
     pub load: Option<PathBuf>,
     /// Continue where the run that wrote this file with --save ended: weights, optimizer state, loss scale, random state, position in the data.
     /// --steps counts further steps.

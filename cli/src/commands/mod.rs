@@ -154,14 +154,14 @@ fn check_files(command: &Command) -> Result<()> {
             [one] => all(&[&PathBuf::from(one)], &[], "a log with PyTorch's message"),
             _ => Ok(()),
         },
-        Command::Train(args) => model(&args.model.model_file),
+        Command::Train(args) => model(&args.model.spec.model_file),
         Command::Predict(args) => {
             let word = args.spec().model.model_file;
             let word: Vec<&PathBuf> = word.iter().collect();
             all(&word, &[Kind::Config, Kind::Exported, Kind::Directory, Kind::Diffusers], "a network")
         }
-        Command::Fit(args) => model(&args.paper.model.model_file),
-        Command::Plan(args) => model(&args.paper.model.model_file),
+        Command::Fit(args) => model(&args.paper.model.spec.model_file),
+        Command::Plan(args) => model(&args.paper.model.spec.model_file),
         Command::Show(args) => model(&args.spec().model.model_file),
         _ => Ok(()),
     }

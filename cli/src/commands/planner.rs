@@ -36,7 +36,7 @@ pub(super) fn run(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
 
 /// Refuses settings that leave nothing to plan.
 fn check(args: &PlanArgs, spec: &RunSpec) -> Result<()> {
-    if args.global_batch.is_some() && args.paper.training.batch.is_some() {
+    if args.global_batch.is_some() && args.paper.training.spec.batch.is_some() {
         return Err(Failure::usage(
             "--global-batch and --batch: give one; a plan chooses the size of a micro-batch itself",
         ));

@@ -10,14 +10,34 @@ use memcore::{DType, Tensor};
 /// A network, and what was built of it last.
 pub(crate) struct OnRank<'a, A, N> {
     model: &'a A,
-    network: fn(&A, &Init) -> memcore::Result<N>,
+    network: Box<Build<'a, N>>,
+    /// The number of pieces that the network's parameters are made for; `None` for the model's own pieces.
+    pieces: Option<usize>,
     built: Mutex<Option<Arc<N>>>,
 }
 
-impl<'a, A, N> OnRank<'a, A, N> {
+/// Builds a network, the parameters of each piece with an `Init` of its own.
+type Build<'a, N> = dyn Fn(&Places<'_>) -> memcore::Result<N> + Send + Sync + 'a;
+
+impl<'a, A: Sync, N: 'a> OnRank<'a, A, N> {
     /// `network` builds it through the rank's parameters.
     pub(crate) fn new(model: &'a A, network: fn(&A, &Init) -> memcore::Result<N>) -> Self {
-        Self { model, network, built: Mutex::default() }
+        Self { model, network: Box::new(move |at| network(model, &at(0))), pieces: None, built: Mutex::default() }
+    }
+
+    /// `network` builds it through the rank's parameters of each of so many pieces.
+    pub(crate) fn in_pieces(
+        model: &'a A,
+        pieces: usize,
+        network: impl Fn(&Places<'_>) -> memcore::Result<N> + Send + Sync + 'a,
+    ) -> Self {
+        Self { model, network: Box::new(network), pieces: Some(pieces), built: Mutex::default() }
+    }
+
+    fn build_at(&self, at: &Places<'_>) -> memcore::Result<Arc<N>> {
+        let network = Arc::new((self.network)(at)?);
+        *self.built.lock().unwrap_or_else(PoisonError::into_inner) = Some(network.clone());
+        Ok(network)
     }
 
     /// Returns the network that the rank built.
@@ -61,18 +81,19 @@ impl<A: Architecture, N: Send + Sync + 'static> Architecture for OnRank<'_, A, N
     }
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
-        let network = Arc::new((self.network)(self.model, init)?);
-        *self.built.lock().unwrap_or_else(PoisonError::into_inner) = Some(network.clone());
-        Ok(Box::new(Held(network)))
+        Ok(Box::new(Held(self.build_at(&|_| init.clone())?)))
     }
 
     fn indivisible(&self) -> Option<&'static str> {
-        self.model.indivisible()
+        self.pieces.map_or_else(|| self.model.indivisible(), |_| None)
     }
 
-    /// The model's own, whose parameters are in the order of those of [`build`](Architecture::build): they tell what is divided together.
+    /// Those that the network is built for, else the model's own. Their parameters are in the order of those of [`build`](Architecture::build): they tell what is
+    /// divided together.
     fn pieces(&self, at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
-        self.model.pieces(at)
+        let Some(count) = self.pieces else { return self.model.pieces(at) };
+        let network = self.build_at(at)?;
+        Ok((0..count).map(|_| Box::new(Held(network.clone())) as Box<dyn Module>).collect())
     }
 
     fn shares_ends(&self) -> bool {

@@ -116,10 +116,15 @@ impl Recompute {
         }
     }
 
+    /// Number of blocks in each segment of [`Recompute::Sqrt`] but the last, of `n` blocks: √n, rounded.
+    pub fn segment_length(n: usize) -> usize {
+        ((n as f64).sqrt().round() as usize).max(1)
+    }
+
     /// Cuts `n` blocks into segments that are recomputed at once, and segments that are kept.
     fn segments(&self, n: usize) -> Vec<Segment> {
         if *self == Self::Sqrt {
-            let long = segment_length(n);
+            let long = Self::segment_length(n);
             return (0..n).step_by(long).map(|start| Segment { blocks: long.min(n - start), again: true }).collect();
         }
         // No network of this program has modules by path: `check` refuses them.
@@ -166,11 +171,6 @@ impl Recompute {
 fn is_pattern(word: &str) -> bool {
     let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '*'));
     word.split('.').all(is_name)
-}
-
-/// Number of blocks in each segment of [`Recompute::Sqrt`] except the last: √n, rounded.
-fn segment_length(n: usize) -> usize {
-    ((n as f64).sqrt().round() as usize).max(1)
 }
 
 impl fmt::Display for Recompute {

@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 
 use super::spec::RunSpec;
 
-/// Pairs of fields of which a run has one or the other: setting one unsets the other.
-const RIVALS: [(&str, &str); 3] = [("model", "model-file"), ("load", "resume"), ("batch", "batches")];
+/// Pairs of fields of which a run has one or the other: setting one unsets the other, and a typed flag replaces the other one of a file.
+pub const RIVALS: [(&str, &str); 4] =
+    [("model", "model-file"), ("load", "resume"), ("batch", "batches"), ("load-in-4bit", "load-in-8bit")];
 
 /// Fields that cannot be combined.
-const EXCLUSIVE: [(&str, &str); 20] = [
-    ("load-in-4bit", "load-in-8bit"),
+const EXCLUSIVE: [(&str, &str); 18] = [
     ("lora", "freeze"),
     ("lora", "adversary"),
     ("lora", "channels-last"),
@@ -27,7 +27,6 @@ const EXCLUSIVE: [(&str, &str); 20] = [
     ("save-on-cpu", "data-parallel"),
     ("save-on-cpu", "devices"),
     ("save-on-cpu", "schedule"),
-    ("batches", "batch"),
     ("data-parallel", "devices"),
     ("backend", "devices"),
     ("device", "devices"),
@@ -71,7 +70,7 @@ impl RunSpec {
     /// Returns the fields that were set, by name.
     pub fn said(&self) -> Map<String, Value> {
         let mut fields = self.fields();
-        fields.retain(|_, value| !value.is_null() && *value != Value::Bool(false));
+        fields.retain(|_, value| is_set(value));
         fields
     }
 
@@ -105,8 +104,10 @@ impl RunSpec {
                 _ if name == b => Some(a),
                 _ => None,
             });
-            if let Some(rival) = rival.filter(|_| !value.is_null()) {
-                fields.insert(rival.into(), Value::Null);
+            if let Some(rival) = rival.filter(|_| is_set(value)) {
+                let unset =
+                    if fields.get(rival).is_some_and(Value::is_boolean) { Value::Bool(false) } else { Value::Null };
+                fields.insert(rival.into(), unset);
             }
         }
         let changed = serde_json::from_value(Value::Object(fields));
@@ -127,7 +128,7 @@ impl RunSpec {
     /// # Errors
     /// Those of [`with`](Self::with); both fields of a pair of which a run has only one.
     pub fn of_fields(fields: &Map<String, Value>) -> Result<Self> {
-        let stands = |name: &str| fields.get(name).is_some_and(|value| !value.is_null());
+        let stands = |name: &str| fields.get(name).is_some_and(is_set);
         if let Some((one, other)) = RIVALS.iter().find(|(one, other)| stands(one) && stands(other)) {
             return Err(Error::usage(*other, format!("it does not go with {one}")));
         }
@@ -156,6 +157,9 @@ impl RunSpec {
         let together = |(one, other): &&(&str, &str)| said.contains_key(*one) && said.contains_key(*other);
         if let Some((one, other)) = EXCLUSIVE.iter().find(together) {
             return Err(Error::usage(*one, format!("it does not go with {other}")));
+        }
+        if let Some((one, other)) = RIVALS.iter().find(together) {
+            return Err(Error::usage(*other, format!("it does not go with {one}")));
         }
         self.check_numbers()
     }
@@ -206,6 +210,11 @@ impl RunSpec {
         }
         Ok(())
     }
+}
+
+/// True if a field with this value was set.
+fn is_set(value: &Value) -> bool {
+    !value.is_null() && *value != Value::Bool(false)
 }
 
 /// Keeps a path as it was: its text form may lack bytes that are not text.
@@ -292,6 +301,10 @@ mod tests {
         assert_eq!((spec.training.lr, spec.fields()["memory-limit"].as_u64()), (Some(0.5), Some(2 << 30)));
         let other = spec.with([("model-file", &json!("m.toml")), ("batch", &Value::Null)]).unwrap();
         assert!(other.model.model.is_none() && other.training.batch.is_none() && other.model.tied);
+        let four = of(&json!({ "load-in-4bit": true, "load-in-8bit": false })).unwrap();
+        let eight = four.with([("load-in-8bit", &json!(true))]).unwrap();
+        assert!(four.model.load_in_4bit && eight.model.load_in_8bit && !eight.model.load_in_4bit);
+        assert!(of(&json!({ "load-in-4bit": true, "load-in-8bit": true })).is_err());
         assert_eq!(RunSpec::of_fields(&other.said()).unwrap(), other);
     }
 
@@ -301,7 +314,7 @@ mod tests {
             r#"{
             "model": "gpt", "adversary": "discriminator.pt2", "layers": 2, "width": 64, "heads": 2, "sequence": 8, "vocabulary": 24, "features": 1, "image": 32, "classes": 5,
             "dropout": 0.5, "attention": "eager", "checkpoint": "1,3", "head": "causal-lm", "choices": 2, "transformers": "4.51",
-            "keep": "loss", "attention-mask": "padded", "built-on-device": true, "load-in-4bit": true, "load-in-8bit": true, "double-quant": true, "loop": "trainer", "loss": "mean", "tied": true, "keep-intermediate": true,
+            "keep": "loss", "attention-mask": "padded", "built-on-device": true, "load-in-4bit": true, "double-quant": true, "loop": "trainer", "loss": "mean", "tied": true, "keep-intermediate": true,
             "batches": "2,1", "lengths": "8,4", "eval-every": 2, "eval-batch": 4, "eval-steps": 3, "eval-keep": "logits", "ema": "model", "hold": "inputs,loss", "channels-last": true, "save-on-cpu": "pinned", "steps": 3, "data": "digits", "optimizer": "adamw", "optimizer-impl": "fused", "freeze": "embed,!head", "lora": 16, "lora-target": "q_proj,v_proj", "lora-dropout": 0.25, "dora": true, "lr": 0.1, "weight-decay": 0.0,
             "nesterov": true, "amsgrad": true, "maximize": true, "capturable": true, "precision": "autocast-bf16", "accumulate": 2,
             "zero-grad": "zero", "schedule": "input,forward", "clip-grad-norm": 1.0, "seed": 7, "like": "torch-2.8", "cudnn-workspace": 0,
@@ -316,7 +329,7 @@ mod tests {
         assert_eq!(Value::Object(said), all);
         let names: Vec<String> = RunSpec::default().fields().keys().cloned().collect();
         let untried: Vec<&String> = names.iter().filter(|name| all.get(name.as_str()).is_none()).collect();
-        assert_eq!(untried, ["model-file", "batch", "resume"], "the rivals of `batches`, `model` and `load`");
+        assert_eq!(untried, ["model-file", "load-in-8bit", "batch", "resume"], "each has a rival that is tried");
     }
 
     #[cfg(unix)]

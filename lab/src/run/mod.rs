@@ -10,6 +10,8 @@ mod devices;
 mod divided;
 mod fields;
 mod figures;
+#[cfg(feature = "flags")]
+pub mod flags;
 mod flat;
 mod gpu;
 mod hand_over;
@@ -39,6 +41,7 @@ pub use choices::{
 };
 pub use devices::{CutList, DeviceList, DeviceName};
 pub use divided::Divided;
+pub use fields::RIVALS;
 pub use figures::{Figures, Room};
 pub use gpu::Gpu;
 pub use hand_over::HandOver;

@@ -15,6 +15,8 @@ use super::choices::{
     AllocatorName, AttentionName, EvalKeep, LossChoice, OptimizerForm, SizeList, Tf32Choice, Variable, ZeroGrad,
 };
 use super::devices::{CutList, DeviceList};
+#[cfg(feature = "flags")]
+use super::flags;
 use super::gpu::Gpu;
 use super::release::UsualRelease;
 
@@ -54,152 +56,239 @@ pub struct RunSpec {
 }
 
 /// A network, and how it differs from its default form.
+#[cfg_attr(feature = "flags", derive(clap::Args), command(next_help_heading = "Model"))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct ModelSpec {
-    /// The network's name; `simple-cnn` by default.
+    /// The network: a name of `vramlab info models`, or its name on the hub (meta-llama/Llama-3.1-8B) [default: simple-cnn].
+    #[cfg_attr(feature = "flags", arg(long, help_heading = flags::MOST_USED, value_name = "NAME", hide_possible_values = true, value_parser = flags::network()))]
     pub model: Option<String>,
-    /// A network described in a file: TOML, a `config.json` of transformers, or a `.pt2` of torch.export.
+    /// A network described in a file: TOML, with training settings (flags override them), a `config.json` of Hugging Face's transformers, or a
+    /// `.pt2` of torch.export.
+    #[cfg_attr(feature = "flags", arg(long, help_heading = flags::MOST_USED, value_name = "FILE"))]
     #[serde(serialize_with = "path_as_text")]
     pub model_file: Option<PathBuf>,
-    /// The discriminator that a generator of a `.pt2` is trained against, another `.pt2`.
+    /// The discriminator of a generative adversarial network, a `.pt2` whose generator is --model-file. Both are trained in turns, as in PyTorch's
+    /// tutorial of DCGAN: the discriminator on real pictures and on made ones, then the generator, with an optimizer each.
+    #[cfg_attr(feature = "flags", arg(long, value_name = "FILE"))]
     #[serde(serialize_with = "path_as_text")]
     pub adversary: Option<PathBuf>,
-    /// Layers or blocks.
+    /// Layers (mlp: hidden layers; gpt: blocks).
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
     pub layers: Option<usize>,
-    /// Width of the first layer, or of the embedding.
+    /// Width (mlp: neurons per hidden layer; gpt, seq2seq-attention: embedding; resnet, vgg16, mobilenet_v2, densenet121, convnext: channels of the
+    /// first stage).
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
     pub width: Option<usize>,
     /// Attention heads.
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
     pub heads: Option<usize>,
     /// Tokens per example.
+    #[cfg_attr(feature = "flags", arg(long, help_heading = flags::MOST_USED, value_name = "N"))]
     pub sequence: Option<usize>,
     /// Number of different tokens.
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
     pub vocabulary: Option<usize>,
-    /// Features per example.
+    /// Features per example (mlp).
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
     pub features: Option<usize>,
-    /// Side of the pictures, in pixels.
+    /// Side of the pictures in pixels (resnet, vgg16, mobilenet_v2, densenet121, convnext) [default: 224].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
     pub image: Option<usize>,
-    /// Classes.
+    /// Classes (mlp, resnet, vgg16, mobilenet_v2, densenet121, convnext).
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
     pub classes: Option<usize>,
-    /// Probability of dropping a value.
+    /// Probability of dropping a value (gpt, vgg16, mobilenet_v2, densenet121), or of dropping the last block for an example (convnext; the
+    /// probability rises up to that block).
+    #[cfg_attr(feature = "flags", arg(long, value_name = "P", allow_negative_numbers = true))]
     pub dropout: Option<f64>,
-    /// How attention is computed.
+    /// Attention as separate operators (eager: the scores are kept), or as one kernel (sdpa) (gpt; transformers, where sdpa is the default).
+    #[cfg_attr(feature = "flags", arg(long, value_name = "KIND", value_parser = flags::one_of::<AttentionName>(AttentionName::NAMES)))]
     pub attention: Option<AttentionName>,
-    /// What is computed again in backward instead of being kept.
+    /// Recompute in backward instead of keeping: none, blocks (each by itself), blocks:N (every N-th), sqrt (segments of about √n blocks), or numbers of
+    /// blocks from 0 (1,3). A block is: mlp: a hidden layer with its ReLU; gpt: a block; resnet, mobilenet_v2, convnext: a residual block (convnext: segments lie
+    /// within a stage); vgg16: one of the five stages; densenet121 (none, blocks): a layer up to its bottleneck; transformers (not sqrt; of encoders none, blocks): a block;
+    /// a .pt2: a numbered module, or modules by paths such as 'h.*' [default: none].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "WHAT"))]
     pub checkpoint: Option<Recompute>,
-    /// The head of a `config.json`'s network; that of `architectures` by default.
+    /// The head on the hidden states (transformers) [default: that of the class in `architectures`; without one, the language model's].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "NAME", value_parser = flags::one_of::<Head>(Head::NAMES)))]
     pub head: Option<Head>,
-    /// Texts that an example of multiple choice has; 4 by default.
+    /// Number of texts from which an example chooses (transformers with a multiple-choice head) [default: 4].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
     pub choices: Option<usize>,
-    /// The release of transformers; the installed one by default, else the newest that is represented.
+    /// The release of transformers, such as 4.51 [default: the one that is installed for the Python of --python; without one, the newest known].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "RELEASE"))]
     pub transformers: Option<Release>,
-    /// The part of a result that the script holds until the next one.
+    /// Result that the script holds until the next one: the output with logits and cache, or only the loss (transformers) [default: output].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "WHAT", value_parser = flags::one_of::<Keep>(Keep::NAMES)))]
     pub keep: Option<Keep>,
-    /// The `attention_mask` of a batch.
+    /// The attention_mask of a batch: none, full (of ones: all examples have the same length), or padded (examples of a little more than half their
+    /// length, with padding at the end) (transformers) [default: none].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "KIND", value_parser = flags::one_of::<AttentionMask>(AttentionMask::NAMES)))]
     pub attention_mask: Option<AttentionMask>,
-    /// True if the network is made on the device, not in main memory.
+    /// Make the network on the device (`with torch.device("cuda")`), instead of making it in main memory and moving it (transformers).
+    #[cfg_attr(feature = "flags", arg(long))]
     pub built_on_device: bool,
-    /// True if linear layers have weights of 4 bits, by bitsandbytes.
+    /// Keep the weights of linear layers in 4 bits, as bitsandbytes does (transformers; with --lora of decoders without your Python).
+    #[cfg_attr(feature = "flags", arg(long = "load-in-4bit"))]
     #[serde(rename = "load-in-4bit")]
     pub load_in_4bit: bool,
-    /// True if they have weights of 8 bits.
+    /// Keep them in 8 bits.
+    #[cfg_attr(feature = "flags", arg(long = "load-in-8bit"))]
     #[serde(rename = "load-in-8bit")]
     pub load_in_8bit: bool,
-    /// True if the scales of 4-bit weights are quantized, too: `bnb_4bit_use_double_quant`.
+    /// Quantize the scales of 4-bit weights, too (bnb_4bit_use_double_quant).
+    #[cfg_attr(feature = "flags", arg(long))]
     pub double_quant: bool,
-    /// The loss of a `.pt2`'s network, if it is not the network's own scalar; of a decoder's `config.json` the form of its loss.
+    /// The loss if the network gives no scalar: sum or mean of its first output, cross-entropy against classes, mse against values (a .pt2) [default:
+    /// the network's own scalar; else cross-entropy if the output is [batch, classes], otherwise mean]. A decoder's config.json: checkpointed or
+    /// chunked:N, output layer and loss computed again in backward, of all tokens or of N parts in turn; liger, Liger's fused loss.
+    #[cfg_attr(feature = "flags", arg(long, value_name = "NAME", value_parser = flags::one_of::<LossChoice>(LossChoice::NAMES)))]
     pub loss: Option<LossChoice>,
-    /// The training loop.
+    /// The training loop: plain (batch, zero_grad, forward, backward, step), or trainer: that of transformers' Trainer, without a cache, with fused
+    /// AdamW over two groups, lr 5e-5, no weight decay, gradients clipped at 1.0, unless flags say otherwise (transformers) [default: plain].
+    #[cfg_attr(feature = "flags", arg(long = "loop", value_name = "KIND", value_parser = flags::one_of::<Script>(Script::NAMES)))]
     #[serde(rename = "loop")]
     pub script: Option<Script>,
-    /// True if the output layer shares the token table.
+    /// Share the output layer's weights with the token table (gpt).
+    #[cfg_attr(feature = "flags", arg(long))]
     pub tied: bool,
-    /// True if intermediate results are kept in a list that only the schedule's `clear` empties.
+    /// Keep intermediate results in a list that only a schedule's `clear` empties: hidden activations (two-layer), attention weights
+    /// (seq2seq-attention).
+    #[cfg_attr(feature = "flags", arg(long))]
     pub keep_intermediate: bool,
     /// Contents of a `.pt2`, shared by all runs that are made of this one.
+    #[cfg_attr(feature = "flags", arg(skip))]
     #[serde(skip)]
     pub reads: Reads,
     /// The graph that was kept of this network, which the user's Python builds otherwise. Not a field of a run.
+    #[cfg_attr(feature = "flags", arg(skip))]
     #[serde(skip)]
     pub graph: Option<PathBuf>,
     /// The release of transformers if none is said. Not a field of a run.
+    #[cfg_attr(feature = "flags", arg(skip))]
     #[serde(skip)]
     pub usual_release: UsualRelease,
 }
 
 /// How the network is trained.
+#[cfg_attr(feature = "flags", derive(clap::Args), command(next_help_heading = "Training"))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct TrainingSpec {
-    /// Examples per step (per micro-batch, with accumulation); the network's own by default.
+    /// Examples per step; with --accumulate, of each micro-batch [default: the model's].
+    #[cfg_attr(feature = "flags", arg(long, help_heading = flags::MOST_USED, value_name = "N"))]
     pub batch: Option<usize>,
-    /// Optimizer steps; 10, or 20 epochs of a data set, by default.
+    /// Optimizer steps [default: 10, or 20 epochs of a data set].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
     pub steps: Option<usize>,
-    /// `synthetic`, `digits` or a path; `synthetic` by default.
+    /// Data set: synthetic, digits, or the path of MNIST or CIFAR-10 files [default: synthetic].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "DATA"))]
     pub data: Option<String>,
-    /// The optimizer; the network's own by default.
+    /// The optimizer [default: the model's].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "NAME", value_parser = flags::one_of::<OptimizerKind>(OptimizerKind::NAMES)))]
     pub optimizer: Option<OptimizerKind>,
-    /// Loop, foreach or fused; foreach by default.
+    /// Form of the optimizer: one parameter after the other (loop), lists of parameters (foreach), or one kernel (fused) [default: foreach].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "FORM", value_parser = flags::one_of::<OptimizerForm>(OptimizerForm::NAMES)))]
     pub optimizer_impl: Option<OptimizerForm>,
-    /// The parameters that are not trained; none unless said.
+    /// Do not train these parameters, named as PyTorch names them (requires_grad_(False)): names of parameters or modules with commas between, * for any
+    /// characters, ! before what is trained after all (--freeze '*,!head') [default: all are trained].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "NAMES"))]
     pub freeze: Option<Freeze>,
-    /// Rank of the adapters (LoRA) that are trained instead of the network; none unless said.
+    /// Train adapters of this rank (LoRA) instead of the network, as PEFT does [default: none].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "RANK"))]
     pub lora: Option<usize>,
-    /// The layers that have an adapter; PEFT's for the network by default.
+    /// Put adapters on these layers: all-linear, names with commas between, or a regular expression [default: PEFT's for the network].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "NAMES"))]
     pub lora_target: Option<LoraTarget>,
-    /// Probability of dropping an element of an adapter's input; 0 by default.
+    /// Drop elements of the adapters' inputs with this probability [default: 0].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "P"))]
     pub lora_dropout: Option<f64>,
-    /// True if the adapters have magnitudes: `use_dora`.
+    /// Give the adapters magnitudes (DoRA).
+    #[cfg_attr(feature = "flags", arg(long))]
     pub dora: bool,
-    /// Learning rate.
+    /// Learning rate [default: the model's].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "F", allow_negative_numbers = true))]
     pub lr: Option<f64>,
-    /// Weight decay; PyTorch's by default.
+    /// Weight decay [default: PyTorch's].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "F", allow_negative_numbers = true))]
     pub weight_decay: Option<f64>,
-    /// Nesterov's momentum.
+    /// Nesterov's momentum (momentum).
+    #[cfg_attr(feature = "flags", arg(long))]
     pub nesterov: bool,
-    /// Adam's variant with the largest second moment.
+    /// Keep the largest second moment (adam, adamw).
+    #[cfg_attr(feature = "flags", arg(long))]
     pub amsgrad: bool,
     /// Ascend instead of descending.
+    #[cfg_attr(feature = "flags", arg(long))]
     pub maximize: bool,
-    /// Step counters on the device.
+    /// Keep the step counters on the device (adam, adamw; foreach or fused).
+    #[cfg_attr(feature = "flags", arg(long))]
     pub capturable: bool,
-    /// Types of parameters, inputs and products.
+    /// Types: float32, float32 with products in a 16-bit type (autocast; fp16 with a loss scaler), or a 16-bit type throughout [default: fp32].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "TYPE", value_parser = flags::one_of::<Precision>(Precision::NAMES)))]
     pub precision: Option<Precision>,
-    /// Micro-batches per optimizer step; 1 by default.
+    /// Micro-batches per optimizer step [default: 1].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "K"))]
     pub accumulate: Option<usize>,
-    /// Gradients after `zero_grad`; no gradients by default.
+    /// Gradients after zero_grad: none (set_to_none=True), or zeros [default: none].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "KIND", value_parser = flags::one_of::<ZeroGrad>(ZeroGrad::NAMES)))]
     pub zero_grad: Option<ZeroGrad>,
-    /// The order of a step's phases, with commas between.
+    /// Order of a step's phases, of: input, zero_grad, forward, loss, exit_autocast, backward, step, update, del (of the network's result),
+    /// forward_no_grad, clear (of the list that --keep-intermediate fills), empty_cache, reset_peak [default: the model file's, or
+    /// input,zero_grad,forward,loss,backward,step].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "PHASES"))]
     pub schedule: Option<String>,
-    /// The largest norm of the gradients.
+    /// Scale gradients so that their norm is at most this.
+    #[cfg_attr(feature = "flags", arg(long, value_name = "NORM", allow_negative_numbers = true))]
     pub clip_grad_norm: Option<f64>,
-    /// Seed of parameters, data and dropout; 0 by default.
+    /// Seed of parameters, data and dropout [default: 0].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
     pub seed: Option<u64>,
 }
 
 /// What the training loop does besides one step after another with batches of one size.
+#[cfg_attr(feature = "flags", derive(clap::Args), command(next_help_heading = "Loop"))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct LoopSpec {
-    /// Examples of each batch in turn, instead of one size.
+    /// Examples of each batch in turn, from the first again after the last: 32,32,32,17 is an epoch with a smaller last batch. With --accumulate
+    /// each micro-batch takes the next one. Of synthetic data.
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N,N,…"))]
     pub batches: Option<SizeList>,
-    /// Tokens of each batch's examples in turn; as many as the network takes unless said.
+    /// Tokens of each batch's examples in turn: 512,128,1024 (gpt, gpt2, transformers) [default: as many as the network takes].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N,N,…"))]
     pub lengths: Option<SizeList>,
-    /// Steps from one evaluation to the next; without evaluations unless said.
+    /// Evaluate after every N steps, under torch.no_grad() and model.eval(), in a function of its own; the loop's variables keep their values
+    /// meanwhile [default: no evaluation].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
     pub eval_every: Option<usize>,
-    /// Examples of each batch of an evaluation; those of the training unless said.
+    /// Examples of each batch of an evaluation [default: as in training].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
     pub eval_batch: Option<usize>,
-    /// Batches of an evaluation; 2 unless said.
+    /// Batches of an evaluation [default: 2, after which nothing grows].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
     pub eval_steps: Option<usize>,
-    /// What an evaluation keeps until its end; nothing unless said.
+    /// What an evaluation keeps of its batches until its end: nothing (each loss is read as a number), or the logits of all, in a list
+    /// [default: nothing].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "WHAT", value_parser = flags::one_of::<EvalKeep>(EvalKeep::NAMES)))]
     pub eval_keep: Option<EvalKeep>,
-    /// The average of the weights that is kept beside the network; none unless said.
+    /// Keep an exponential moving average of the weights, taken after each step: AveragedModel, a copy of the module with its buffers (model), or a
+    /// list of clones (parameters) [default: none].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "KIND", value_parser = flags::one_of::<Ema>(Ema::NAMES)))]
     pub ema: Option<Ema>,
-    /// The names that keep their values after a step, until they are bound again; all unless said.
+    /// Names of the script that keep their values after a step, until they are bound again in the next one: some of inputs, outputs, loss, or none,
+    /// as if a function took the step. The others are deleted after it [default: inputs,outputs,loss].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "NAMES"))]
     pub hold: Option<Hold>,
-    /// True if the network and its pictures are put in channels-last.
+    /// Put the network and its pictures in channels-last: model.to(memory_format=torch.channels_last) once, and the same of each batch after it is
+    /// on the card. With --cudnn-workspace the convolutions read it; PyTorch's own copy it into row-major order. Only counted (predict).
+    #[cfg_attr(feature = "flags", arg(long))]
     pub channels_last: bool,
-    /// Memory of the host that keeps what forward saves for backward; none unless said.
+    /// Keep what forward saves for backward on the host, as torch.autograd.graph.save_on_cpu does: in pageable memory, or =pinned
+    /// (pin_memory=True) [default: on the card].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "MEMORY", num_args = 0..=1, require_equals = true, default_missing_value = "pageable", value_parser = flags::one_of::<SavedOn>(SavedOn::NAMES)))]
     pub save_on_cpu: Option<SavedOn>,
 }
 
@@ -233,16 +322,21 @@ pub enum Convolutions {
 }
 
 /// How much memory there is, and how it is handed out.
+#[cfg_attr(feature = "flags", derive(clap::Args), command(next_help_heading = "Memory"))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct AllocatorSpec {
-    /// Memory that the device is assumed to have.
+    /// Give the device only this much memory (8GiB, 512MiB, bytes): it runs out of memory as a smaller device would.
+    #[cfg_attr(feature = "flags", arg(long, value_name = "SIZE"))]
     pub memory_limit: Option<MemorySize>,
-    /// The share of the device that the allocator may take.
+    /// Limit the allocator to this share of the device, as set_per_process_memory_fraction does.
+    #[cfg_attr(feature = "flags", arg(long, value_name = "F", allow_negative_numbers = true))]
     pub memory_fraction: Option<f64>,
-    /// Settings of the caching allocator, as in `PYTORCH_ALLOC_CONF`.
+    /// Settings of the caching allocator, in the syntax of PYTORCH_ALLOC_CONF.
+    #[cfg_attr(feature = "flags", arg(long, value_name = "SETTINGS"))]
     pub alloc_conf: Option<String>,
-    /// The policy; the caching allocator by default.
+    /// Allocator: PyTorch's caching allocator (caching), or every request directly from the driver (direct) [default: caching].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "POLICY", value_parser = flags::one_of::<AllocatorName>(AllocatorName::NAMES)))]
     pub allocator: Option<AllocatorName>,
 }
 

@@ -49,7 +49,7 @@ impl Side {
     }
 
     fn of(&self, x: &Tensor) -> Result<Tensor> {
-        let made = self.network.outputs(std::slice::from_ref(x), false)?.into_iter().nth(self.output).flatten();
+        let made = self.network.outputs(std::slice::from_ref(x), false, None)?.into_iter().nth(self.output).flatten();
         made.ok_or_else(|| Error::usage("adversary", "an output is not a tensor"))
     }
 }

@@ -77,15 +77,15 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Refuses complex numbers, unless the operator takes them; and complex and real ones together, unless they may meet in it.
-    pub(super) fn check_complex(&self, takes: fn(&str) -> bool, meet: fn(&str) -> bool) -> Result<()> {
+    /// Refuses complex numbers, unless the operator `takes` them; and complex and real ones together, unless they may `meet` in it.
+    pub(super) fn check_complex(&self, takes: bool, meet: bool) -> Result<()> {
         if !self.has_tensor(|x| x.dtype().is_complex()) {
             return Ok(());
         }
-        if !takes(&self.node.target) {
+        if !takes {
             return Err(self.error("what it takes of complex numbers is not represented"));
         }
-        if !meet(&self.node.target) && self.has_tensor(|x| !x.dtype().is_complex()) {
+        if !meet && self.has_tensor(|x| !x.dtype().is_complex()) {
             return Err(self.error("of complex numbers and others together is not represented"));
         }
         Ok(())

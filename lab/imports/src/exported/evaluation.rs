@@ -17,7 +17,7 @@ use serde::Deserialize;
 use super::archive::Archive;
 use super::first_states;
 use super::lifetimes::{self, Lifetimes};
-use super::operators;
+use super::operators::Operator;
 use super::program::Program;
 use super::schema::{Argument, ExportedProgram, TensorMeta};
 use super::signature::{self, InputKind, OutputTensor, Signature};
@@ -67,10 +67,9 @@ impl Evaluation {
         training: &Signature,
         file: &str,
     ) -> Result<Self, String> {
-        let is_known = |target: &str| operators::find(target).is_some();
         let graph = &exported.graph_module.graph;
         let specs = &exported.graph_module.signature;
-        let mut program = Program::of(graph, file, lifetimes, &is_known).map_err(|error| error.to_string())?;
+        let mut program = Program::of(graph, file, lifetimes, &Operator::number).map_err(|error| error.to_string())?;
         first_states::follow_inputs(&mut program);
         let mut users = 0;
         let mut inputs = Vec::new();

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use super::operators::is_of_layers;
+use super::operators::{Operator, Property};
 use super::program::{Arg, Program, Slot};
 
 /// Lets such states take the type of the input of their module. Those that the user's program gives the module keep their type.
 pub(super) fn follow_inputs(program: &mut Program) {
     // A state, the input, and the call of the module that has both.
     let mut states: Vec<(Slot, Slot, String)> = Vec::new();
-    for node in program.nodes.iter().filter(|node| is_of_layers(&node.target)) {
+    for node in program.nodes.iter().filter(|node| Operator::numbered(node.operator).is(Property::Layers)) {
         let argument =
             |wanted: &str| node.arguments.iter().find(|(name, _)| name == wanted).map(|(_, argument)| argument);
         let Some(Arg::Value(input)) = argument("input") else { continue };

@@ -16,6 +16,7 @@ mod contents;
 mod evaluation;
 mod first_states;
 mod flat_weights;
+mod gathered;
 mod guards;
 mod inputs;
 mod lifetimes;

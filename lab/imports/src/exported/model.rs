@@ -14,7 +14,7 @@ use super::contents::Contents;
 use super::inputs::{Content, Input};
 use super::loss::{Chosen, LossName};
 use super::network::{Network, parameter_order};
-use super::operators;
+use super::operators::{self, Property};
 use super::pieces::Pieces;
 use super::program::{Node, Program};
 use super::read::Read;
@@ -248,7 +248,15 @@ impl Exported {
     /// # Errors
     /// Values that the file does not have or that cannot be read; those of the device.
     pub(super) fn network(&self, init: &Init) -> memcore::Result<Network> {
-        Network::new(&self.read.contents, self.again.clone(), self.loss.output, init)
+        self.network_of(init, &|_| init.clone())
+    }
+
+    /// Builds the network, each of its tensors, by their numbers, through the `Init` that `at` returns.
+    ///
+    /// # Errors
+    /// Those of [`network`](Self::network).
+    pub(super) fn network_of(&self, init: &Init, at: &dyn Fn(usize) -> Init) -> memcore::Result<Network> {
+        Network::new(&self.read.contents, self.again.clone(), self.loss.output, init, at)
     }
 
     /// True if the network can be trained on a data set: it has one input, of floats, and a cross entropy outside the network.
@@ -374,8 +382,9 @@ fn not_the_same(program: &Program) -> Option<String> {
     let trains = program.trains_otherwise();
     // Recorded beside eager PyTorch, an evaluation with batch norm took 0.8 % more than the graph says, one with dropout 1,536 bytes.
     let otherwise = |target: &str| ["batch_norm.", "dropout."].iter().any(|begin| target.starts_with(begin));
-    let is_unknown =
-        |target: &str| operators::draws(target) || trains && (operators::is_of_layers(target) || otherwise(target));
+    let is_unknown = |name: &str| {
+        operators::has(name, Property::Draws) || trains && (operators::has(name, Property::Layers) || otherwise(name))
+    };
     let (operator, place) = program.first(&is_unknown)?;
     Some(format!(
         "the export computes {operator} in {place} as in training; the graph does not say what it is under model.eval(), which \

@@ -11,7 +11,8 @@ use memcore::{Array, DType, Error, Result, Tensor, context};
 use super::archive;
 use super::contents::Contents;
 use super::flat_weights;
-use super::operators;
+use super::gathered::Gathered;
+use super::operators::{self, Property};
 use super::program::Program;
 use super::regions::Regions;
 use super::run::{Runner, Spare};
@@ -40,11 +41,18 @@ enum Held {
 }
 
 impl Network {
-    /// Makes the network's tensors in the order in which `model.to(device)` moves them, and reads their values if the device computes.
+    /// Makes the network's tensors in the order in which `model.to(device)` moves them, each through the `Init` that `at` returns for its number, and reads
+    /// their values if the device computes.
     ///
     /// # Errors
     /// Operators that the device does not compute; values that the file does not have or that cannot be read; those of the device.
-    pub(super) fn new(model: &Contents, regions: Arc<Regions>, output: usize, init: &Init) -> Result<Self> {
+    pub(super) fn new(
+        model: &Contents,
+        regions: Arc<Regions>,
+        output: usize,
+        init: &Init,
+        at: &dyn Fn(usize) -> Init,
+    ) -> Result<Self> {
         refuse_predicted(model, init.device().computes())?;
         let state = &model.signature.state;
         let mut made: Vec<Option<Tensor>> = vec![None; state.len()];
@@ -55,7 +63,7 @@ impl Network {
                     let weights = module.moves(number, model, init)?;
                     weights.into_iter().for_each(|(number, weight)| made[number] = Some(weight));
                 }
-                None => made[number] = Some(make(&state[number], init, model)?),
+                None => made[number] = Some(make(&state[number], &at(number), model)?),
             }
         }
         let held = |kind: &InputKind| match kind {
@@ -91,11 +99,17 @@ impl Network {
         })
     }
 
-    /// Runs the graph on these inputs and returns its outputs; `None` for an output that is not a tensor. `evaluates`: as under `model.eval()`.
+    /// Runs the graph on these inputs and returns its outputs; `None` for an output that is not a tensor. `evaluates`: as under `model.eval()`; `gathered`:
+    /// the parameters that ranks gather piece by piece.
     ///
     /// # Errors
     /// What an operator cannot do, with the place in the user's program; those of the device.
-    pub(super) fn outputs(&self, users: &[Tensor], evaluates: bool) -> Result<Vec<Option<Tensor>>> {
+    pub(super) fn outputs(
+        &self,
+        users: &[Tensor],
+        evaluates: bool,
+        gathered: Option<&Gathered>,
+    ) -> Result<Vec<Option<Tensor>>> {
         let value = |held: &Held| match held {
             Held::Tensor(tensor) => Value::Tensor(tensor.clone()),
             Held::User(number) => users.get(*number).map_or(Value::None, |tensor| Value::Tensor(tensor.clone())),
@@ -111,7 +125,11 @@ impl Network {
             }
             None => {
                 let runner = Runner { typed, evaluates, ..self.runner.clone() };
-                runner.run(&self.program, self.inputs.iter().map(value).collect())?
+                let inputs = self.inputs.iter().map(value).collect();
+                match gathered {
+                    Some(gathered) => runner.run_gathering(&self.program, inputs, gathered)?,
+                    None => runner.run(&self.program, inputs)?,
+                }
             }
         };
         let tensor = |value: Value| if let Value::Tensor(tensor) = value { Some(tensor) } else { None };
@@ -122,7 +140,7 @@ impl Network {
 /// The module takes one input and returns the output from which the loss is computed.
 impl Module for Network {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let outputs = self.outputs(std::slice::from_ref(x), false)?;
+        let outputs = self.outputs(std::slice::from_ref(x), false, None)?;
         let output = outputs.into_iter().nth(self.output).flatten();
         output.ok_or_else(|| Error::invalid("outputs", "the network gives no tensor"))
     }
@@ -132,7 +150,7 @@ impl Module for Network {
 pub(super) fn refuse_predicted(model: &Contents, computes: bool) -> Result<()> {
     let evaluated = model.evaluation.as_ref().and_then(|evaluation| evaluation.as_ref().ok());
     let programs = std::iter::once(&model.program).chain(evaluated.map(|evaluation| &evaluation.program));
-    let mut found = programs.filter_map(|program| program.first(&operators::is_predicted_only));
+    let mut found = programs.filter_map(|program| program.first(&|name| operators::has(name, Property::PredictedOnly)));
     match found.next().filter(|_| computes) {
         Some((target, place)) => {
             let what = format!("{}: {target} in {place}", model.file);

@@ -18,6 +18,9 @@ use super::unrepresented::{Unknown, refusal};
 /// Number of a value in a graph.
 pub(super) type Slot = usize;
 
+/// Number of an operator among all that are represented.
+pub(super) type OperatorNumber = u16;
+
 pub(super) struct Program {
     /// Number of the program among all graphs of its file.
     pub number: usize,
@@ -33,8 +36,10 @@ pub(super) struct Program {
 
 /// One call of an operator.
 pub(super) struct Node {
-    /// Operator, such as `conv2d.default`.
+    /// Name of the operator, such as `conv2d.default`.
     pub target: String,
+    /// The operator itself.
+    pub operator: OperatorNumber,
     /// True if the operator writes its first argument, which then is also its result.
     pub in_place: bool,
     /// Arguments with their names.
@@ -118,7 +123,7 @@ pub(super) const DROPPED: &str = "dropout_p";
 struct Lowering<'a> {
     file: &'a str,
     lifetimes: &'a Lifetimes,
-    is_known: &'a dyn Fn(&str) -> bool,
+    find: &'a dyn Fn(&str) -> Option<OperatorNumber>,
     unknown: BTreeMap<String, Unknown>,
     /// Number of graphs that were begun.
     graphs: usize,
@@ -144,7 +149,7 @@ impl Program {
         self.nodes.iter().any(|node| node.arguments.iter().any(otherwise))
     }
 
-    /// Makes the program of a graph of `file`. `lifetimes` says how long its values live; `is_known` is true for operators that are represented.
+    /// Makes the program of a graph of `file`. `lifetimes` says how long its values live; `find` gives the number of each operator that is represented.
     ///
     /// # Errors
     /// [`Error::Usage`] naming file and node: an undefined name, two values of one name, an argument of an unknown kind; operators that are not
@@ -153,9 +158,9 @@ impl Program {
         graph: &schema::Graph,
         file: &str,
         lifetimes: &Lifetimes,
-        is_known: &dyn Fn(&str) -> bool,
+        find: &dyn Fn(&str) -> Option<OperatorNumber>,
     ) -> Result<Self> {
-        let mut lowering = Lowering { file, lifetimes, is_known, unknown: BTreeMap::new(), graphs: 0 };
+        let mut lowering = Lowering { file, lifetimes, find, unknown: BTreeMap::new(), graphs: 0 };
         let program = lowering.graph(graph)?;
         if lowering.unknown.is_empty() {
             return match lifetimes.left() {
@@ -240,13 +245,13 @@ impl Lowering<'_> {
         for argument in &node.inputs {
             arguments.push((argument.name.clone(), self.argument(&argument.arg, scope, &name)?));
         }
-        let is_known = (self.is_known)(&target);
-        if !is_known {
+        let operator = (self.find)(&target);
+        if operator.is_none() {
             let new = || Unknown { target: target.clone(), count: 0, place: place.clone() };
             self.unknown.entry(target.clone()).or_insert_with(new).count += 1;
         }
         let in_place = match arguments.first() {
-            Some((_, Arg::Value(slot))) if is_known && writes_first(&target) => Some(*slot),
+            Some((_, Arg::Value(slot))) if operator.is_some() && writes_first(&target) => Some(*slot),
             _ => None,
         };
         let mut outputs = Vec::new();
@@ -262,7 +267,10 @@ impl Lowering<'_> {
             }
         }
         let (in_place, scope) = (in_place.is_some(), place.scope());
-        Ok(Node { target, in_place, arguments, outputs, typed_as: None, dying: Vec::new(), place, scope, modules })
+        // A graph with an operator that is not represented is an error.
+        let operator = operator.unwrap_or_default();
+        let (typed_as, dying) = (None, Vec::new());
+        Ok(Node { target, operator, in_place, arguments, outputs, typed_as, dying, place, scope, modules })
     }
 
     fn argument(&mut self, argument: &Argument, scope: &Scope<'_>, node: &str) -> Result<Arg> {
@@ -412,6 +420,13 @@ fn find_deaths(program: &mut Program, first_made: Slot) {
         node.outputs.iter().for_each(|output| dies(output.slot));
         node.dying = dying;
     }
+}
+
+/// The values that an argument is or holds.
+pub(super) fn slots_of(argument: &Arg) -> impl Iterator<Item = Slot> + use<> {
+    let mut slots = smallvec::SmallVec::<[Slot; 4]>::new();
+    used(argument, &mut |slot| slots.push(slot));
+    slots.into_iter()
 }
 
 /// Calls `tell` with every value that an argument is or holds.

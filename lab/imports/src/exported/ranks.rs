@@ -3,10 +3,13 @@
 use std::ops::ControlFlow;
 
 use lab_base::error::{Error, Result};
-use lab_training::data_parallel::{DataParallelResult, DataParallelSettings, Rank, Share, Stage, train_each};
+use lab_training::data_parallel::{DataParallelResult, DataParallelSettings, Rank, Share, train_each};
 use lab_training::{Failed, Progress, ScriptStep, Source};
 use memcore::Device;
+use memcore::nn::Init;
 
+use super::flat_weights;
+use super::gathered::Pieces;
 use super::model::Exported;
 use super::step::{ExportedNetwork, check_source, scheduled};
 use super::types;
@@ -15,7 +18,7 @@ use crate::on_rank::OnRank;
 /// Trains the ranks that are shown, each on its device, as [`lab_training::data_parallel::train`] does.
 ///
 /// # Errors
-/// Parameters divided among ranks (ZeRO-3), trained parameters without a gradient, a data set that does not fit; those of the device.
+/// Trained parameters without a gradient, frozen ones that are to be divided, a data set that does not fit; those of the device.
 pub fn train_ranks(
     model: &Exported,
     devices: &[Device],
@@ -24,13 +27,23 @@ pub fn train_ranks(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<DataParallelResult, Failed> {
     check(model, settings, source)?;
+    if settings.stage.divides_parameters() {
+        devices.iter().try_for_each(|device| check_divided(model, device))?;
+    }
     let rank = |number, device: &Device| {
-        let network = OnRank::new(model, Exported::network);
-        let step = |Share { model: held, update, run, before_forward }: Share| {
+        let divided = settings.stage.divides_parameters().then(|| Pieces::of(model.contents(), model.again()));
+        let network = match &divided {
+            None => OnRank::new(model, Exported::network),
+            Some(pieces) => OnRank::in_pieces(model, pieces.groups(), |at| {
+                model.network_of(&at(0), &|tensor| at(pieces.group_of(tensor)))
+            }),
+        };
+        let step = |Share { model: held, update, run, before_forward, gatherings }: Share| {
             let built = network.take()?;
             let parts = (held.parameters, held.buffers);
             let run = scheduled(model, &run)?;
-            let network = ExportedNetwork::around(model, device, built, parts, source.clone());
+            let gathered = divided.as_ref().map(|pieces| pieces.gathered(gatherings));
+            let network = ExportedNetwork::around(model, device, built, parts, source.clone()).gathering(gathered);
             Ok(ScriptStep::new(network, update, run).after(before_forward))
         };
         Rank::of(&network, device, settings, number, step)
@@ -39,10 +52,6 @@ pub fn train_ranks(
 }
 
 fn check(model: &Exported, settings: &DataParallelSettings, source: &Source) -> Result<()> {
-    if settings.stage == Stage::Parameters {
-        let problem = "3: the graph of a model.pt2 is not cut into parts that are gathered one after the other; 0, 1 and 2 are represented";
-        return Err(Error::usage("zero", problem));
-    }
     if model.adversary().is_some() {
         return Err(Error::usage(
             "adversary",
@@ -54,7 +63,7 @@ fn check(model: &Exported, settings: &DataParallelSettings, source: &Source) -> 
         return Err(Error::usage("data-parallel", format!("it is not represented with {unusual}")));
     }
     match model.without_gradient() {
-        Some(path) if settings.ranks > 1 => {
+        Some(path) if settings.ranks > 1 || settings.stage.divides_parameters() => {
             let problem = format!(
                 "the graph does not use the parameter {path}, which has requires_grad: DistributedDataParallel fails in the second step, unless \
                  find_unused_parameters=True, which is not represented; say {path}.requires_grad_(False) before the export"
@@ -63,4 +72,16 @@ fn check(model: &Exported, settings: &DataParallelSettings, source: &Source) -> 
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses parameters that are not divided among ranks here: frozen ones, and weights that PyTorch puts into one buffer.
+fn check_divided(model: &Exported, device: &Device) -> Result<()> {
+    let problem = if !model.trains_all() {
+        "3: frozen parameters are not divided among ranks here; --zero 2 keeps them whole on each"
+    } else if !flat_weights::modules(model.contents(), &Init::new(device, model.dtype(), 0)).is_empty() {
+        "3: the weights of recurrent layers are in one buffer with cuDNN, which is not divided here; --zero 2 is supported"
+    } else {
+        return Ok(());
+    };
+    Err(Error::usage("zero", problem))
 }

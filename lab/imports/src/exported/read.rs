@@ -14,7 +14,7 @@ use super::first_states;
 use super::inputs::{self, Input};
 use super::lifetimes::Lifetimes;
 use super::network::parameter_types;
-use super::operators;
+use super::operators::{self, Operator, Property};
 use super::program::Program;
 use super::regions::Regions;
 use super::schema::ExportedProgram;
@@ -91,7 +91,7 @@ pub(super) fn read_archive(mut archive: Archive, path: &Path) -> Result<Read> {
     let lifetimes = Lifetimes::of(&mut archive)?;
     let knows_lifetimes = lifetimes.is_some();
     let lifetimes = lifetimes.unwrap_or_default();
-    let mut program = Program::of(graph, &file, &lifetimes, &|target| operators::find(target).is_some())?;
+    let mut program = Program::of(graph, &file, &lifetimes, &Operator::number)?;
     if knows_lifetimes {
         first_states::follow_inputs(&mut program);
     }
@@ -102,8 +102,8 @@ pub(super) fn read_archive(mut archive: Archive, path: &Path) -> Result<Read> {
     sizes.is_recorded = lifetimes.is_recorded;
     let (dtype, other_type) = parameter_types(&signature.state);
     let name = path.file_stem().map_or_else(|| model.clone(), |stem| stem.display().to_string());
-    let of_operators = operators::NOTES.iter().filter(|(is, _)| program.first(is).is_some()).map(|(_, note)| *note);
-    let of_operators = of_operators.collect();
+    let is_noted = |note: &&'static str| program.first(&|name| operators::has(name, Property::Note(note))).is_some();
+    let of_operators = operators::NOTES.into_iter().filter(is_noted).collect();
     let program = Arc::new(program);
     let evaluation = Evaluation::in_archive(&mut archive, &signature, &file);
     let (path, flattens) = (path.to_path_buf(), knows_lifetimes);

@@ -1,5 +1,5 @@
 //! Which nodes are computed again in the backward pass: the calls of the modules that `--checkpoint` names, as
-//! `torch.utils.checkpoint(module, x, use_reentrant=False)` does it.
+//! `torch.utils.checkpoint(module, x, use_reentrant=False)` does it; of `sqrt` the calls of the blocks of each segment, as one function.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -11,9 +11,9 @@ use super::blocks::{Module, in_words, modules, repeated};
 use super::modules::{calls, names};
 use super::program::{Arg, Node, Program, Slot};
 
-/// A call of a module that is computed again.
+/// A call of a module, or of the blocks of a segment, that is computed again.
 pub(super) struct Region {
-    /// Path of the module.
+    /// Path of the module; of a segment those of its blocks in words, `h.0–2`.
     pub module: String,
     /// Its nodes.
     pub nodes: Range<usize>,
@@ -28,8 +28,17 @@ pub(super) struct Region {
 pub(super) struct Regions {
     /// By the number of the program, in the order of their nodes.
     by_program: HashMap<usize, Vec<Region>>,
-    /// Modules that are computed again, in the order of their first calls.
+    /// Modules or segments that are computed again, in the order of their first calls.
     pub modules: Vec<String>,
+}
+
+/// What is to be computed again.
+#[derive(Default)]
+struct Wanted<'a> {
+    /// For the path of each module the name of what is computed again as one: its own, or that of its segment.
+    names: HashMap<&'a str, String>,
+    /// True if several modules are computed again as one, with what lies between them.
+    joins: bool,
 }
 
 impl Regions {
@@ -44,13 +53,18 @@ impl Regions {
         }
         let called = modules(program);
         let wanted = wanted(&called, recompute)?;
-        if !wanted.is_empty() {
+        if !wanted.names.is_empty() {
             regions.find(program, is_state, &wanted)?;
         }
-        let is_found: HashSet<&str> =
-            regions.by_program.values().flatten().map(|region| region.module.as_str()).collect();
-        regions.modules =
-            called.iter().map(|m| m.path).filter(|path| is_found.contains(path)).map(Into::into).collect();
+        let found = || regions.by_program.values().flatten().map(|region| region.module.as_str());
+        let is_found: HashSet<&str> = found().collect();
+        if wanted.joins && found().count() > is_found.len() {
+            return Err(Error::usage("checkpoint", "sqrt: the blocks of a segment lie in graphs of their own: blocks"));
+        }
+        let names = called.iter().filter_map(|module| wanted.names.get(module.path));
+        let mut names: Vec<String> = names.filter(|name| is_found.contains(name.as_str())).cloned().collect();
+        names.dedup();
+        regions.modules = names;
         Ok(regions)
     }
 
@@ -59,7 +73,7 @@ impl Regions {
         self.by_program.get(&program.number).map_or(&[], Vec::as_slice)
     }
 
-    fn find(&mut self, program: &Program, is_state: &[bool], wanted: &HashSet<&str>) -> Result<()> {
+    fn find(&mut self, program: &Program, is_state: &[bool], wanted: &Wanted<'_>) -> Result<()> {
         let mut state = vec![false; program.names.len()];
         program.inputs.iter().zip(is_state).for_each(|(slot, is_state)| state[*slot] = *is_state);
         let (mut found, mut seen, mut before) = (Vec::<Region>::new(), HashSet::new(), None);
@@ -67,22 +81,24 @@ impl Regions {
         let has_place = |node: &Node| calls(&node.modules).next().is_some() || node.graphs().next().is_some();
         for (place, node) in program.nodes.iter().enumerate().filter(|(_, node)| has_place(node)) {
             // Modules inside of a matching one are part of it.
-            let call = calls(&node.modules).find(|call| wanted.contains(call.path));
-            let key = call.map(|call| call.key);
+            let call = calls(&node.modules).find_map(|call| Some((call, wanted.names.get(call.path)?)));
+            let key = call.map(|(call, name)| if wanted.joins { name.as_str() } else { call.key });
             match (call, found.last_mut()) {
                 (Some(_), Some(region)) if key == before => region.nodes.end = place + 1,
-                (Some(call), _) if !seen.insert(call.key) => {
+                (Some((call, _)), _) if !seen.insert(key) => {
                     let problem =
                         "operators outside of the module run between its own, so that it is not computed again as one";
                     return Err(Error::usage("checkpoint", format!("{}: {problem}", call.path)));
                 }
-                (Some(call), _) => {
-                    let (module, nodes) = (call.path.to_string(), place..place + 1);
+                (Some((_, name)), _) => {
+                    let (module, nodes) = (name.clone(), place..place + 1);
                     found.push(Region { module, nodes, kept: Vec::new(), state: Vec::new() });
                 }
                 (None, _) => self.find_inside(node, &state, wanted)?,
             }
-            before = key;
+            if key.is_some() || !wanted.joins {
+                before = key;
+            }
         }
         found.iter_mut().for_each(|region| region.enter(program, &state));
         self.by_program.insert(program.number, found);
@@ -90,7 +106,7 @@ impl Regions {
     }
 
     /// Finds the regions of the graphs inside of a node, whose inputs are the arguments after the graph.
-    fn find_inside(&mut self, node: &Node, state: &[bool], wanted: &HashSet<&str>) -> Result<()> {
+    fn find_inside(&mut self, node: &Node, state: &[bool], wanted: &Wanted<'_>) -> Result<()> {
         for (place, (_, argument)) in node.arguments.iter().enumerate() {
             let Arg::Graph(inner) = argument else { continue };
             let is_state = |(_, argument): &(String, Arg)| matches!(argument, Arg::Value(slot) if state[*slot]);
@@ -116,14 +132,26 @@ impl Region {
     }
 }
 
-/// Returns the paths of the modules that are asked for.
-fn wanted<'a>(called: &[Module<'a>], recompute: &Recompute) -> Result<HashSet<&'a str>> {
+impl<'a> Wanted<'a> {
+    /// Each of these modules by itself.
+    fn modules(paths: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { names: paths.into_iter().map(|path| (path, path.to_string())).collect(), joins: false }
+    }
+
+    /// Blocks in segments of about √n.
+    fn segments(blocks: &[&'a str]) -> Self {
+        let segments = blocks.chunks(Recompute::segment_length(blocks.len()));
+        let named = segments.map(|segment| (segment, in_words(segment.iter().copied())));
+        let names = named.flat_map(|(segment, name)| segment.iter().map(move |path| (*path, name.clone())));
+        Self { names: names.collect(), joins: true }
+    }
+}
+
+/// Returns the modules that are asked for.
+fn wanted<'a>(called: &[Module<'a>], recompute: &Recompute) -> Result<Wanted<'a>> {
     let wrong = |problem: String| Err(Error::usage("checkpoint", problem));
     let blocks = match recompute {
-        Recompute::None => return Ok(HashSet::new()),
-        Recompute::Sqrt => {
-            return wrong("sqrt: an exported network has none, blocks, numbers of blocks, and paths of modules".into());
-        }
+        Recompute::None => return Ok(Wanted::default()),
         Recompute::Modules(patterns) => {
             let mut wanted = HashSet::new();
             for pattern in patterns {
@@ -133,9 +161,9 @@ fn wanted<'a>(called: &[Module<'a>], recompute: &Recompute) -> Result<HashSet<&'
                 }
                 wanted.extend(found);
             }
-            return Ok(wanted);
+            return Ok(Wanted::modules(wanted));
         }
-        Recompute::Blocks | Recompute::Every(_) | Recompute::These(_) => repeated(called),
+        Recompute::Blocks | Recompute::Sqrt | Recompute::Every(_) | Recompute::These(_) => repeated(called),
     };
     if blocks.is_empty() {
         let modules = outer(called);
@@ -143,18 +171,20 @@ fn wanted<'a>(called: &[Module<'a>], recompute: &Recompute) -> Result<HashSet<&'
             "the network has no numbered blocks of one class: name modules by path; it has {modules}"
         ));
     }
-    if matches!(recompute, Recompute::Every(_)) {
-        recompute.check("the network", blocks.len())?;
+    match recompute {
+        Recompute::Every(_) => recompute.check("the network", blocks.len())?,
+        Recompute::Sqrt => return Ok(Wanted::segments(&blocks)),
+        _ => {}
     }
     let Recompute::These(numbers) = recompute else {
         let each = blocks.into_iter().enumerate();
-        return Ok(each.filter(|(block, _)| recompute.covers(*block)).map(|(_, path)| path).collect());
+        return Ok(Wanted::modules(each.filter(|(block, _)| recompute.covers(*block)).map(|(_, path)| path)));
     };
     match numbers.iter().find(|number| **number >= blocks.len()) {
         Some(number) => {
             wrong(format!("there is no block {number}; the blocks are 0 to {}: {}", blocks.len() - 1, in_words(blocks)))
         }
-        None => Ok(numbers.iter().map(|number| blocks[*number]).collect()),
+        None => Ok(Wanted::modules(numbers.iter().map(|number| blocks[*number]))),
     }
 }
 

@@ -8,7 +8,8 @@ use memcore::autograd::{SavedHooksGuard, checkpoint_until_dropped, is_grad_enabl
 use memcore::{DType, Device, Error, Result, Tensor, context};
 
 use super::call::Call;
-use super::operators;
+use super::gathered::Gathered;
+use super::operators::{self, Operator, Property};
 use super::program::{Arg, Expected, Node, Program, Slot};
 use super::regions::{Region, Regions};
 use super::value::{Made, Value};
@@ -66,11 +67,28 @@ impl Runner {
     /// # Errors
     /// What an operator cannot do, with the place in the user's program; those of the device.
     pub(super) fn run(&self, program: &Arc<Program>, inputs: Vec<Value>) -> Result<Vec<Value>> {
-        let mut values = vec![Value::None; program.names.len()];
-        for (slot, value) in program.inputs.iter().zip(inputs) {
-            values[*slot] = value;
-        }
+        let mut values = entered(program, inputs);
         self.part(program, 0..program.nodes.len(), &mut values)?;
+        Ok(results(program, &values))
+    }
+
+    /// As [`run`](Self::run), gathering the parameters of each piece before its nodes run, forward or backward.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    pub(super) fn run_gathering(
+        &self,
+        program: &Arc<Program>,
+        inputs: Vec<Value>,
+        gathered: &Gathered,
+    ) -> Result<Vec<Value>> {
+        let mut values = entered(program, inputs);
+        let mut views = Views::new(values.len());
+        for piece in &gathered.pieces {
+            piece.begin()?;
+            self.part_with(program, piece.nodes.clone(), &mut values, &mut views)?;
+            piece.end(&mut values)?;
+        }
         Ok(results(program, &values))
     }
 
@@ -79,15 +97,25 @@ impl Runner {
     /// # Errors
     /// Those of [`run`](Self::run).
     pub(super) fn part(&self, program: &Arc<Program>, nodes: Range<usize>, values: &mut [Value]) -> Result<()> {
-        let mut views = Views::new(values.len());
+        self.part_with(program, nodes, values, &mut Views::new(values.len()))
+    }
+
+    /// As [`part`](Self::part), after other nodes that left views.
+    fn part_with(
+        &self,
+        program: &Arc<Program>,
+        nodes: Range<usize>,
+        values: &mut [Value],
+        views: &mut Views,
+    ) -> Result<()> {
         let mut next = nodes.start;
         for region in self.regions.within(program).iter().filter(|region| nodes.contains(&region.nodes.start)) {
-            self.nodes(program, next..region.nodes.start, values, &mut views)?;
+            self.nodes(program, next..region.nodes.start, values, views)?;
             let _again = is_grad_enabled().then(|| self.begin(program, region, values));
-            self.nodes(program, region.nodes.clone(), values, &mut views)?;
+            self.nodes(program, region.nodes.clone(), values, views)?;
             next = region.nodes.end;
         }
-        self.nodes(program, next..nodes.end, values, &mut views)
+        self.nodes(program, next..nodes.end, values, views)
     }
 
     fn nodes(&self, of: &Program, nodes: Range<usize>, values: &mut [Value], views: &mut Views) -> Result<()> {
@@ -158,18 +186,18 @@ impl Runner {
     /// Computes a node, and puts its results into their slots.
     fn made(&self, node: &Node, values: &mut [Value], views: &mut Views) -> Result<()> {
         let _scope = context::scope(self.device.scope(&node.scope));
+        let operator = Operator::numbered(node.operator);
         let made = {
             let inner = |program: &Arc<Program>, inputs: Vec<Value>| self.run(program, inputs);
             let call = Call::new(node, values, &self.device, &inner, self.evaluates);
-            if self.device.profile().channels_last && !operators::takes_channels_last(&node.target) {
+            if self.device.profile().channels_last && !operator.is(Property::ChannelsLast) {
                 call.refuse_channels_last()?;
             }
-            call.check_complex(operators::takes_complex, operators::meet_complex)?;
-            let missing = || Error::invalid(node.target.clone(), "is not represented");
+            call.check_complex(operator.takes_complex(), operator.is(Property::ComplexAndReal))?;
             match operators::of_constants(&call)? {
                 Some(made) => made,
                 None => {
-                    let made = operators::find(&node.target).ok_or_else(missing)?(&call)?;
+                    let made = (operator.run)(&call)?;
                     call.check_all_read()?;
                     made
                 }
@@ -184,11 +212,9 @@ impl Runner {
             let problem = format!("gives {} results, the file names {}", made.len(), node.outputs.len());
             return Err(Error::invalid(node.target.clone(), problem));
         }
-        // An export on the host gives the states of an LSTM one dimension more than PyTorch does: only the first result is checked.
-        let believed = if node.target.starts_with("lstm.") { 1 } else { usize::MAX };
+        let checked = if operator.is(Property::FirstResult) { 1 } else { usize::MAX };
         for (i, (output, value)) in node.outputs.iter().zip(made).enumerate() {
-            if let (Some(expected), Value::Tensor(tensor)) =
-                (&output.expected.as_ref().filter(|_| i < believed), &value)
+            if let (Some(expected), Value::Tensor(tensor)) = (&output.expected.as_ref().filter(|_| i < checked), &value)
             {
                 self.check(node, expected, tensor)?;
             }
@@ -225,7 +251,7 @@ impl Runner {
     /// Adds the place in the user's program to an error, unless a graph inside the node has named it.
     fn placed(&self, node: &Node, error: Error) -> Error {
         let (what, problem) = match error {
-            _ if node.target.starts_with("higher_order.") => return error,
+            _ if Operator::numbered(node.operator).is(Property::Graph) => return error,
             Error::Invalid { what, problem } if what == node.target => (what, problem),
             Error::Invalid { what, problem } => (node.target.clone(), format!("{what}: {problem}")),
             Error::Shape { op, detail } => (node.target.clone(), format!("{op}: {detail}")),
@@ -253,6 +279,13 @@ fn mixed_types(file: &str, own: DType, error: &Error) -> String {
 fn counts_batches(node: &Node, values: &[Value]) -> bool {
     let counter = |slot: &Slot| matches!(&values[*slot], Value::Tensor(x) if x.dtype() == DType::I64 && x.rank() == 0);
     node.target == "add_.Tensor" && matches!(node.arguments.first(), Some((_, Arg::Value(slot))) if counter(slot))
+}
+
+/// The slots of a graph with its inputs in them.
+fn entered(program: &Program, inputs: Vec<Value>) -> Vec<Value> {
+    let mut values = vec![Value::None; program.names.len()];
+    program.inputs.iter().zip(inputs).for_each(|(slot, value)| values[*slot] = value);
+    values
 }
 
 /// The results of a graph, of the values in its slots.

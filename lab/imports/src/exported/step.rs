@@ -20,6 +20,7 @@ use memcore::{Array, Device, Tensor, context};
 
 use super::adversaries;
 use super::batches::{self, Wanted};
+use super::gathered::Gathered;
 use super::model::Exported;
 use super::network::Network;
 use super::types;
@@ -32,6 +33,8 @@ pub(super) struct ExportedNetwork<'a> {
     parameters: Vec<Parameter>,
     buffers: Vec<(String, Array)>,
     source: Source,
+    /// The parameters that ranks gather piece by piece; `None` where each has all of them.
+    gathered: Option<Gathered>,
 }
 
 /// An exported network in training.
@@ -117,7 +120,12 @@ impl<'a> ExportedNetwork<'a> {
         (parameters, buffers): (Vec<Parameter>, Vec<(String, Array)>),
         source: Source,
     ) -> Self {
-        Self { model, device: device.clone(), network, parameters, buffers, source }
+        Self { model, device: device.clone(), network, parameters, buffers, source, gathered: None }
+    }
+
+    /// The same network with parameters that are gathered piece by piece.
+    pub(super) fn gathering(self, gathered: Option<Gathered>) -> Self {
+        Self { gathered, ..self }
     }
 }
 
@@ -168,7 +176,7 @@ impl ScriptNetwork for ExportedNetwork<'_> {
     }
 
     fn call(&self, batch: &ExportedBatch, evaluates: bool) -> Result<Vec<Option<Tensor>>> {
-        Ok(self.network.outputs(&batch.inputs.0, evaluates)?)
+        Ok(self.network.outputs(&batch.inputs.0, evaluates, self.gathered.as_ref())?)
     }
 
     fn loss(&self, outputs: &Vec<Option<Tensor>>, batch: &ExportedBatch) -> Result<Tensor> {

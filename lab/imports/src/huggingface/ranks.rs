@@ -38,7 +38,7 @@ pub fn train_ranks(
     }
     let rank = |number, device: &Device| {
         let network = OnRank::new(model, Pretrained::network);
-        let step = |Share { model: held, update, run, before_forward }: Share| {
+        let step = |Share { model: held, update, run, before_forward, .. }: Share| {
             let run = RunSettings { schedule: schedule(&run)?, ..run };
             let parts = (held.parameters, held.training, &update);
             let prepared = Prepared::around(model, device, network.take()?, parts, &run, source.clone());

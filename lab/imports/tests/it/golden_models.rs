@@ -20,7 +20,7 @@ use memcore::{Device, Profile};
 use serde_json::Value;
 
 /// The recorded runs of a family.
-fn recorded(family: &str) -> Vec<Value> {
+pub(crate) fn recorded(family: &str) -> Vec<Value> {
     let path = format!("{}/tests/golden/models/{family}.json.gz", env!("CARGO_MANIFEST_DIR"));
     let mut text = String::new();
     GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
@@ -29,7 +29,7 @@ fn recorded(family: &str) -> Vec<Value> {
 }
 
 /// A card with the recordings' memory and allocator settings.
-fn device(options: &Value) -> Device {
+pub(crate) fn device(options: &Value) -> Device {
     let card = DeviceProfile { total_bytes: 150_323_855_360, ..DeviceProfile::default() };
     let backend: Arc<dyn Backend> = Arc::new(Meta::new(card));
     let sm = options["env"]["FAKECUDA_SM"].as_str().map_or(90, |sm| sm.parse().unwrap());
@@ -47,7 +47,20 @@ fn device(options: &Value) -> Device {
     }
 }
 
-fn optimizer(name: &str) -> OptimizerSettings {
+/// The precision of a recording.
+pub(crate) fn precision(name: &str) -> Precision {
+    match name {
+        "autocast" => Precision::AutocastBf16,
+        "amp16" => Precision::AutocastFp16,
+        "bf16" => Precision::Bf16,
+        "fp16" => Precision::Fp16,
+        "bf16_autocast" => Precision::Bf16AutocastBf16,
+        "fp32" => Precision::Fp32,
+        other => panic!("{other}"),
+    }
+}
+
+pub(crate) fn optimizer(name: &str) -> OptimizerSettings {
     let kind = match name {
         _ if name.contains("AdamW(") => OptimizerKind::AdamW,
         _ if name.contains("Adam(") => OptimizerKind::Adam,
@@ -114,14 +127,8 @@ fn rows(run: &Value, config: &Value) -> Vec<Row> {
     let settings = RunSettings {
         accumulate: count(&o["grad_accumulation"]),
         precision: match o["precision"].as_str().unwrap() {
-            "autocast" => Precision::AutocastBf16,
-            "amp16" => Precision::AutocastFp16,
-            "bf16" => Precision::Bf16,
-            "fp16" => Precision::Fp16,
-            "bf16_autocast" => Precision::Bf16AutocastBf16,
             "as loaded" => Precision::throughout(model.loaded_type().unwrap()),
-            "fp32" => Precision::Fp32,
-            other => panic!("{other}"),
+            other => precision(other),
         },
         lora: adapters(&model, &o["lora"]),
         quantized: quantized(&model, &o["quantization"]),

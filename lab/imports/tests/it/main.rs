@@ -10,6 +10,7 @@ mod exported_mutations;
 mod exported_ranks;
 mod exported_recurrent;
 mod exported_split;
+mod family_graphs;
 mod golden_models;
 mod huggingface;
 mod huggingface_heads;

@@ -14,7 +14,7 @@ use super::optimizer::{Masters, Place, Sharded, Watched, master};
 use super::reducer::{BUCKET_BYTES, Options, Reducer, groups};
 use super::settings::{DataParallelSettings, Stage};
 use super::tally::Tally;
-use super::unit::{Gathered, Kind, Unit};
+use super::unit::{Gathered, Gathering, Kind, Unit};
 
 /// Model and optimizer of a rank.
 pub(super) struct Built {
@@ -22,6 +22,8 @@ pub(super) struct Built {
     pub(super) optimizer: Box<dyn Optimizer>,
     /// Units of parameters; empty if every rank has everything.
     pub(super) units: Vec<Arc<Unit>>,
+    /// The parameters of each piece of the network; empty unless they are divided.
+    pub(super) gatherings: Vec<Option<Gathering>>,
     /// The buckets of gradients that every rank has whole; `None` for a single rank, and if they are divided.
     pub(super) reducer: Option<Arc<Reducer>>,
 }
@@ -73,7 +75,7 @@ fn replicated(
     let (gradient_as_bucket_view, ranks) = (settings.gradient_as_bucket_view, settings.ranks);
     let options = Options { gradient_as_bucket_view, passes, ranks, buffers };
     let reducer = (ranks > 1).then(|| Reducer::new(device, &model.parameters, &tensors, options, tally)).transpose()?;
-    Ok(Built { model, optimizer, units: Vec::new(), reducer })
+    Ok(Built { model, optimizer, units: Vec::new(), gatherings: Vec::new(), reducer })
 }
 
 fn sharded(architecture: &dyn Architecture, kind: &Kind<'_>, settings: &DataParallelSettings) -> Result<Built> {
@@ -89,6 +91,7 @@ fn sharded(architecture: &dyn Architecture, kind: &Kind<'_>, settings: &DataPara
     };
     let units: Vec<Arc<Unit>> = groups.iter().map(of_group).collect::<memcore::Result<_>>()?;
     let init = Init::new(kind.device, kind.dtype, settings.run.seed);
+    let mut gatherings = Vec::new();
     let module = if kind.stage.divides_parameters() {
         let unit_of_piece = |piece: usize| {
             let own = measured.parameters.iter().position(|(of, _)| *of == piece);
@@ -96,6 +99,7 @@ fn sharded(architecture: &dyn Architecture, kind: &Kind<'_>, settings: &DataPara
             own.map(|parameter| unit_of[parameter]).or_else(|| ends.then_some(0))
         };
         let of_piece: Vec<Option<usize>> = (0..measured.pieces).map(unit_of_piece).collect();
+        gatherings = of_piece.iter().map(|unit| unit.map(|unit| Gathering(units[unit].clone()))).collect();
         gathering(architecture, &init, &units, &of_piece)?
     } else {
         let flats: memcore::Result<_> = units.iter().map(|unit| unit.values()).collect();
@@ -119,7 +123,7 @@ fn sharded(architecture: &dyn Architecture, kind: &Kind<'_>, settings: &DataPara
     let gathers = !kind.stage.divides_parameters();
     let (optimizer, clip) = (settings.run.optimizer.build(shards)?, settings.run.clip_grad_norm);
     let optimizer = Sharded::new(optimizer, units.clone(), network, gathers, clip);
-    Ok(Built { model, optimizer: Box::new(optimizer), units, reducer: None })
+    Ok(Built { model, optimizer: Box::new(optimizer), units, gatherings, reducer: None })
 }
 
 /// Returns the unit of each parameter, in the order of their creation.
@@ -173,7 +177,7 @@ fn gathering(
         let Some(unit) = unit_of(piece).and_then(|unit| units.get(unit)) else { return inner };
         // The unit that both ends use stays gathered between them.
         let stays = architecture.shares_ends() && (piece == 0 || piece == last);
-        Box::new(Gathered { inner, unit: unit.clone(), stays }) as Box<dyn Module>
+        Box::new(Gathered { inner, gathering: Gathering(unit.clone()), stays }) as Box<dyn Module>
     });
     Ok(Box::new(Sequential::of(gathered.collect())))
 }

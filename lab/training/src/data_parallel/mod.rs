@@ -36,3 +36,4 @@ pub use partition::Partition;
 pub use rank::{DataParallelResult, Rank, RankFigures, Share, train, train_each};
 pub use settings::{DataParallelSettings, Stage};
 pub use tally::ModelStates;
+pub use unit::Gathering;

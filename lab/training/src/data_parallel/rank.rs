@@ -12,6 +12,7 @@ use super::collective::Sent;
 use super::reducer::Replica;
 use super::settings::{DataParallelSettings, Stage};
 use super::tally::{ModelStates, Tally};
+use super::unit::Gathering;
 use crate::record::{Account, Row};
 use crate::{
     BeforeForward, Failed, ModelStep, Partial, Progress, RunSettings, Source, Steps, TrainStep, Trainer, Update,
@@ -63,6 +64,8 @@ pub struct Share {
     pub run: RunSettings,
     /// Called before each forward pass of the network, unless the network's module does it.
     pub before_forward: Option<BeforeForward>,
+    /// The divided parameters of each piece, which the network's module gathers unless the step runs the network itself; empty if none are divided.
+    pub gatherings: Vec<Option<Gathering>>,
 }
 
 /// One rank in training.
@@ -90,7 +93,7 @@ impl Rank {
         source: Source,
     ) -> Result<Self> {
         let step = |share: Share| {
-            let Share { mut model, update, run, before_forward } = share;
+            let Share { mut model, update, run, before_forward, .. } = share;
             if let Some(before) = before_forward {
                 model.module = Box::new(Replica { inner: model.module, before });
             }
@@ -126,7 +129,8 @@ impl<S: TrainStep> Rank<S> {
         settings.run.check_network(architecture, settings.run.batch / settings.ranks)?;
         device.phase("model");
         let tally = Arc::new(Tally::new(settings.ranks));
-        let Built { model, optimizer, units, reducer } = build(architecture, device, settings, number, &tally)?;
+        let Built { model, optimizer, units, gatherings, reducer } =
+            build(architecture, device, settings, number, &tally)?;
         let owned = match units.len() {
             0 => model.parameter_count(),
             _ => units.iter().map(|unit| unit.partition.owned(number as u64)).sum(),
@@ -146,7 +150,7 @@ impl<S: TrainStep> Rank<S> {
             let parameters = model.parameters.clone();
             Box::new(move || reducer.before_forward(&parameters)) as BeforeForward
         });
-        let phases = step(Share { model, update, run, before_forward })?;
+        let phases = step(Share { model, update, run, before_forward, gatherings })?;
         let trainer = Trainer::new(phases, std::slice::from_ref(device), "");
         Ok(Self { device: device.clone(), number, trainer, tally, owned, padding, units })
     }

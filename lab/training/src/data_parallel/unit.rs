@@ -164,22 +164,52 @@ impl Unit {
     }
 }
 
-/// A module whose parameters are gathered before it runs, forward or backward, and freed when it is done.
+/// The divided parameters of a piece of a network: gathered before it runs, forward or backward, and freed when it is done.
+#[derive(Clone)]
+pub struct Gathering(pub(super) Arc<Unit>);
+
+impl Gathering {
+    /// Gathers the parameters before the piece's forward pass.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn begin(&self) -> memcore::Result<()> {
+        self.0.gather()
+    }
+
+    /// Frees the parameters after the piece's forward pass. Without it they stay, until their gradients exist, for another piece that needs them.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn end(&self) -> memcore::Result<()> {
+        self.0.release()
+    }
+
+    /// Returns a result of the piece before whose backward pass the parameters are gathered.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn result(&self, y: &Tensor) -> memcore::Result<Tensor> {
+        record(y.array().clone(), &[y], |_| Ok(Box::new(BeforeBackward(self.0.clone()))))
+    }
+}
+
+/// A module whose parameters are gathered before it runs.
 pub(super) struct Gathered {
     pub(super) inner: Box<dyn Module>,
-    pub(super) unit: Arc<Unit>,
-    /// True if the parameters stay gathered after the module's forward pass, for another module that needs them, until their gradients exist.
+    pub(super) gathering: Gathering,
+    /// True if the parameters stay gathered after the module's forward pass.
     pub(super) stays: bool,
 }
 
 impl Module for Gathered {
     fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
-        self.unit.gather()?;
+        self.gathering.begin()?;
         let y = self.inner.forward(x)?;
         if !self.stays {
-            self.unit.release()?;
+            self.gathering.end()?;
         }
-        record(y.array().clone(), &[&y], |_| Ok(Box::new(BeforeBackward(self.unit.clone()))))
+        self.gathering.result(&y)
     }
 }
 

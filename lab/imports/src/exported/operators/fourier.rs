@@ -28,66 +28,6 @@ pub(super) const TABLE: Table = &[
     ("polar.default", |c| Ok(Made::tensor(ops::polar(c.tensor("abs")?, c.tensor("angle")?)?))),
 ];
 
-/// True for an operator of this table: nothing computes complex numbers.
-pub(super) fn is_predicted_only(target: &str) -> bool {
-    TABLE.iter().any(|(name, _)| *name == target)
-}
-
-/// True for a transform, whose plan has a work area.
-pub(super) fn is_transform(target: &str) -> bool {
-    target.starts_with("fft_")
-}
-
-/// Operators whose memory for complex numbers is recorded, or that only view or copy their elements. The others refuse them.
-const COMPLEX: &[&str] = &[
-    "_assert_tensor_metadata.default",
-    "_to_copy.default",
-    "abs.default",
-    "add.Tensor",
-    "alias.default",
-    "bmm.default",
-    "cat.default",
-    "clone.default",
-    "contiguous.default",
-    "copy_.default",
-    "detach.default",
-    "einsum.default",
-    "expand.default",
-    "flatten.using_ints",
-    "matmul.default",
-    "mean.dim",
-    "mul.Tensor",
-    "narrow.default",
-    "neg.default",
-    "permute.default",
-    "reshape.default",
-    "select.int",
-    "slice.Tensor",
-    "squeeze.dim",
-    "stack.default",
-    "sub.Tensor",
-    "sum.dim_IntList",
-    "sym_size.int",
-    "t.default",
-    "to.device",
-    "to.dtype",
-    "to.dtype_layout",
-    "transpose.int",
-    "unflatten.int",
-    "unsqueeze.default",
-    "view.default",
-];
-
-/// True if it is known what an operator takes of complex numbers.
-pub(in super::super) fn takes_complex(target: &str) -> bool {
-    COMPLEX.binary_search(&target).is_ok() || is_predicted_only(target)
-}
-
-/// True for an operator in which complex numbers and real ones may meet.
-pub(in super::super) fn meet_complex(target: &str) -> bool {
-    matches!(target, "add.Tensor" | "sub.Tensor" | "mul.Tensor")
-}
-
 /// Axes of a transform, each with the size that its elements are cut or filled up to; `None` for their own.
 type Axes = Vec<(usize, Option<usize>)>;
 

@@ -57,7 +57,7 @@ pub(super) const TABLE: Table = &[
     }),
     ("hinge_embedding_loss.default", hinge),
     ("poisson_nll_loss.default", poisson),
-    (CTC_OF_VALUES, |c| {
+    ("ctc_loss.Tensor", |c| {
         // The lengths are values: what is known of them is that no target is longer than their width.
         c.ignore(&["input_lengths", "target_lengths"]);
         match *c.tensor("targets")?.dims() {
@@ -76,12 +76,6 @@ pub(super) const TABLE: Table = &[
         ctc(c, lengths.into_iter().max().unwrap_or_default())
     }),
 ];
-
-/// CTC whose lengths are tensors.
-pub(super) const CTC_OF_VALUES: &str = "ctc_loss.Tensor";
-
-/// Operators whose values no backend computes.
-pub(super) const PREDICTED_ONLY: &[&str] = &[CTC_OF_VALUES, "ctc_loss.IntList"];
 
 /// CTC whose longest target is of length `longest`. With cuDNN PyTorch may take cuDNN's where the targets are one after the other, as int32.
 fn ctc(c: &Call<'_>, longest: usize) -> Result<Made> {

@@ -14,6 +14,7 @@ mod indexing;
 mod layers;
 mod losses;
 mod order;
+mod properties;
 mod recurrent;
 mod reductions;
 mod shapes;
@@ -25,8 +26,10 @@ mod written;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-pub(super) use table::Operator;
-use table::Table;
+use properties::PROPERTIES;
+use table::{Run, Table};
+
+use super::program::OperatorNumber;
 
 const TABLES: &[(&str, Table)] = &[
     ("layers", layers::TABLE),
@@ -47,84 +50,83 @@ const TABLES: &[(&str, Table)] = &[
     ("sizes, types and regions", control::TABLE),
 ];
 
-/// Returns the operator of this name, or `None` if it is not represented.
-pub(super) fn find(target: &str) -> Option<Operator> {
-    static ALL: LazyLock<HashMap<&str, Operator>> =
-        LazyLock::new(|| TABLES.iter().flat_map(|(_, table)| table.iter().copied()).collect());
-    ALL.get(target).copied()
+/// An operator that graphs may call.
+pub(super) struct Operator {
+    /// PyTorch's name after `aten.`.
+    pub name: &'static str,
+    /// Runs it.
+    pub run: Run,
+    properties: &'static [Property],
 }
 
-/// True for an operator whose memory is predicted, and whose values no backend computes.
-pub(super) fn is_predicted_only(target: &str) -> bool {
-    let listed = [volumes::PREDICTED_ONLY, losses::PREDICTED_ONLY].iter().any(|names| names.contains(&target));
-    listed || fourier::is_predicted_only(target)
+impl Operator {
+    /// Returns the operator of this name, or `None` if it is not represented.
+    pub(super) fn named(name: &str) -> Option<&'static Self> {
+        Self::number(name).map(Self::numbered)
+    }
+
+    /// Returns the number of the operator of this name, by which a graph refers to it.
+    pub(super) fn number(name: &str) -> Option<OperatorNumber> {
+        ALL.numbers.get(name).copied()
+    }
+
+    /// Returns the operator of a number.
+    pub(super) fn numbered(number: OperatorNumber) -> &'static Self {
+        &ALL.operators[usize::from(number)]
+    }
+
+    /// True if it has this property.
+    pub(super) fn is(&self, property: Property) -> bool {
+        self.properties.contains(&property)
+    }
+
+    /// True if it is known what it takes of complex numbers.
+    pub(super) fn takes_complex(&self) -> bool {
+        self.is(Property::Complex) || self.is(Property::ComplexAndReal)
+    }
 }
 
-/// True for an operator by whose draws Python drops whole branches, which it takes as they are under `model.eval()`.
-pub(super) fn draws(target: &str) -> bool {
-    ["bernoulli", "rand.", "rand_like.", "uniform_."].iter().any(|begin| target.starts_with(begin))
+/// True if the operator of this name has a property.
+pub(super) fn has(name: &str, property: Property) -> bool {
+    Operator::named(name).is_some_and(|operator| operator.is(property))
 }
 
-/// Which operators a sentence is about, by their names.
-type Which = fn(&str) -> bool;
-
-/// What an answer takes for granted of some operators, or leaves out: which these are, and a sentence.
-pub(super) const NOTES: &[(Which, &str)] = &[
-    (
-        |target| target == losses::CTC_OF_VALUES,
-        "What CTC saves grows with the longest target of the batch, which is a value: it is taken to be as long as the targets are wide.",
-    ),
-    (
-        fourier::is_transform,
-        "Left out are the work areas of cuFFT's plans, temporaries of each Fourier transform: only a card knows their sizes.",
-    ),
-];
-
-/// Operators whose memory for channels-last pictures is recorded. The others refuse them.
-const CHANNELS_LAST: &[&str] = &[
-    "_assert_tensor_metadata.default",
-    "adaptive_avg_pool2d.default",
-    "add.Tensor",
-    "add_.Tensor",
-    "avg_pool2d.default",
-    "batch_norm.default",
-    "cat.default",
-    "conv2d.default",
-    "conv2d.padding",
-    "conv_transpose2d.input",
-    "dropout.default",
-    "flatten.using_ints",
-    "gelu.default",
-    "hardsigmoid.default",
-    "hardswish.default",
-    "hardswish_.default",
-    "max_pool2d.default",
-    "mean.default",
-    "mean.dim",
-    "mul.Tensor",
-    "permute.default",
-    "relu.default",
-    "relu6.default",
-    "relu6_.default",
-    "relu_.default",
-    "reshape.default",
-    "sigmoid.default",
-    "silu.default",
-    "silu_.default",
-    "sym_size.int",
-    "view.default",
-];
-
-/// True if it is known what an operator takes of channels-last pictures.
-pub(super) fn takes_channels_last(target: &str) -> bool {
-    CHANNELS_LAST.binary_search(&target).is_ok()
+/// All operators, in the order of their tables.
+struct All {
+    operators: Vec<Operator>,
+    numbers: HashMap<&'static str, OperatorNumber>,
 }
+
+static ALL: LazyLock<All> = LazyLock::new(|| {
+    let properties: HashMap<&str, &[Property]> = PROPERTIES.iter().copied().collect();
+    let of = |(name, run): &(&'static str, Run)| Operator {
+        name,
+        run: *run,
+        properties: properties.get(name).copied().unwrap_or_default(),
+    };
+    let operators: Vec<Operator> = TABLES.iter().flat_map(|(_, table)| *table).map(of).collect();
+    let numbers = operators.iter().zip(0..).map(|(operator, number)| (operator.name, number)).collect();
+    All { operators, numbers }
+});
 
 pub(super) use constants::of_constants;
-pub(super) use fourier::{meet_complex, takes_complex};
-pub(super) use recurrent::is_of_layers;
+pub(super) use properties::{NOTES, Property};
 
 /// Returns the names of all represented operators, in groups.
 pub fn covered() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     TABLES.iter().map(|(group, table)| (*group, table.iter().map(|(name, _)| *name).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn properties_are_those_of_represented_operators_in_order() {
+        assert!(PROPERTIES.is_sorted_by(|(one, _), (other, _)| one < other));
+        for (name, _) in PROPERTIES {
+            assert!(Operator::named(name).is_some(), "{name}");
+        }
+        assert_eq!(ALL.operators.len(), ALL.numbers.len(), "one operator of each name");
+    }
 }

@@ -21,11 +21,6 @@ pub(super) const TABLE: Table = &[
     ("rnn_relu_cell.default", |c| one_cell(c, ops::rnn_relu_cell)),
 ];
 
-/// True for all layers of a recurrent network in one operator, for which cuDNN has kernels.
-pub(in super::super) fn is_of_layers(target: &str) -> bool {
-    target.ends_with(".input") && ["lstm.", "gru.", "rnn_"].iter().any(|begin| target.starts_with(begin))
-}
-
 /// Returns the layers, and refuses those of an LSTM with `proj_size`: each has one weight more.
 fn structure(c: &Call<'_>) -> Result<Recurrent> {
     let structure = Recurrent {

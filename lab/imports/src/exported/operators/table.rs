@@ -5,7 +5,7 @@ use memcore::Result;
 use super::super::call::Call;
 use super::super::value::Made;
 
-pub(crate) type Operator = fn(&Call<'_>) -> Result<Made>;
+pub(super) type Run = fn(&Call<'_>) -> Result<Made>;
 
 /// PyTorch's names after `aten.`, each with the function that runs the operator.
-pub(super) type Table = &'static [(&'static str, Operator)];
+pub(super) type Table = &'static [(&'static str, Run)];

@@ -36,10 +36,6 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-/// Operators whose values no backend computes.
-pub(super) const PREDICTED_ONLY: &[&str] =
-    &["conv3d.default", "conv_transpose3d.input", "grid_sampler.default", "affine_grid_generator.default"];
-
 /// Returns three sizes. A single size is used for all; `otherwise` if there is none.
 fn triple(c: &Call<'_>, name: &str, otherwise: [usize; 3]) -> Result<[usize; 3]> {
     if c.arg(name).is_none() {
