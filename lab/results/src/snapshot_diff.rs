@@ -13,8 +13,8 @@ use super::other_devices::OtherDevice;
 use super::requests_diff::RequestsDiff;
 use super::snapshot::{TotalsResult, brief};
 
-/// Most places that are listed beside who holds memory at the end.
-const MOST_PLACES: usize = 3;
+/// Sections about the requests that stand before those about the end: the first difference, and the peak.
+const BEFORE_THE_END: usize = 2;
 
 /// Changes from one snapshot to another. The first of each pair is the earlier one. Bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -148,10 +148,13 @@ impl Findings for SnapshotDiff {
             let difference = signed((two as i64).saturating_sub(one as i64));
             Section::Note(format!("{what}: {} → {} ({difference})", both(one), both(two)))
         };
-        let top = if self.went_on { self.top.min(MOST_PLACES) } else { self.top };
-        let mut sections: Vec<Section> = self.requests.iter().flat_map(|requests| requests.sections(top)).collect();
+        let mut sections = self.requests.as_ref().map_or_else(Vec::new, |requests| requests.sections(self.top));
         if self.requests.is_some() && !self.went_on {
             return sections;
+        }
+        if sections.len() > BEFORE_THE_END {
+            let rest = sections.split_off(BEFORE_THE_END);
+            sections.push(Section::Rest(rest));
         }
         if self.requests.is_some() {
             sections.push(Section::Note("At the end of the recordings:".into()));
