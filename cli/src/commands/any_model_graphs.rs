@@ -192,7 +192,7 @@ fn nearest(spec: &RunSpec, questions: &[Asked], graph: &Path, entry: &Entry) -> 
     if most(&own) == 0.0 {
         return Ok(own);
     }
-    // What a graph with convolutions does not do with a workspace of these bytes is no error of the graph.
+    // A graph that cannot be run with cuDNN is run without.
     Ok(with(Some(CUDNN_BYTES)).ok().filter(|other| most(other) < most(&own)).unwrap_or(own))
 }
 
