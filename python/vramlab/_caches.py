@@ -34,8 +34,8 @@ def know_caches() -> None:
 
 
 def know_windows(torch: Any, cache_class: Any) -> bool:
-    """Registers the caches with all that their layers keep on the card: keys and values, states of convolutions and recurrences, and the size of each
-    sliding window, which transformers 5.24 makes a tensor of. False if this release has no such layers."""
+    """Registers the caches with all that their layers keep on the card: keys and values, states of convolutions and recurrences, and the
+    size of each sliding window, which transformers 5.24 makes a tensor of. False if this release has no such layers."""
     try:
         from transformers.cache_utils import DynamicSlidingWindowLayer
 
