@@ -13,7 +13,7 @@ from unittest import mock
 DRIVER = Path(__file__).resolve().parents[2] / "lab/src/any_model/driver"
 sys.path.insert(0, str(DRIVER))
 
-from vramlab_driver import classes, diffusion, graph, inputs, names, program, run, tuning  # type: ignore[import-not-found]  # noqa: E402
+from vramlab_driver import classes, diffusion, graph, inputs, library, losses, names, program, run, tuning  # type: ignore[import-not-found]  # noqa: E402
 from vramlab_driver.plan import Plan, Refused  # type: ignore[import-not-found]  # noqa: E402
 
 OPTIONS: dict[str, Any] = {
@@ -38,6 +38,7 @@ OPTIONS: dict[str, Any] = {
     "dora": False,
     "double_quant": False,
     "freeze": None,
+    "loss": None,
 }
 
 
@@ -67,7 +68,34 @@ class Parameter:
         self.requires_grad = wanted
 
 
+class Losses(unittest.TestCase):
+    def decoder(self, **config: Any) -> Any:
+        return types.SimpleNamespace(config=types.SimpleNamespace(**config), base_model=object(), get_output_embeddings=lambda: object())
+
+    def changed(self, name: str, loss: str, **config: Any) -> Any:
+        plan = Plan("config.json", "transformers 5.17.0", name)
+        losses.change(plan, self.decoder(**config), {**OPTIONS, "loss": loss})
+        return plan
+
+    def test_a_loss_in_parts_is_computed_again_in_backward(self) -> None:
+        plan = self.changed("Gemma2ForCausalLM", "chunked:4", final_logit_softcapping=30.0)
+        text = "\n".join(plan.forward)
+        self.assertIn("zip(hidden.chunk(4), labels.reshape(-1).chunk(4))", text)
+        self.assertIn("scores = torch.tanh(scores / 30.0) * 30.0", text)
+        compile("def forward(model, batch):\n" + "\n".join(program.indented(plan.forward)), "<forward>", "exec")
+        self.assertIn("hidden.chunk(1)", "\n".join(self.changed("Olmo2ForCausalLM", "checkpointed").forward))
+
+    def test_other_networks_have_their_own_loss(self) -> None:
+        with self.assertRaisesRegex(Refused, "--loss chunked: only decoders .*, not BertForMaskedLM"):
+            self.changed("BertForMaskedLM", "chunked")
+
+
 class Tuning(unittest.TestCase):
+    def test_no_layer_is_dropped_at_random(self) -> None:
+        plan, config = self.plan(), types.SimpleNamespace(layerdrop=0.1, encoder_layerdrop=0.0)
+        library.keep_layers(plan, config)
+        self.assertEqual((plan.build, config.layerdrop, len(plan.notes)), (["config.layerdrop = 0.0"], 0.0, 1))
+
     def plan(self) -> Any:
         return Plan("config.json", "transformers 5.17.0", "LlamaForCausalLM")
 

@@ -36,11 +36,11 @@ def configurations():
     return {**models, **newest.MODELS}
 
 
-def asked(program, path, config, cache):
+def asked(program, path, config, cache, card="h200"):
     """Returns the cells of a row."""
     answer = os.path.join(cache, "answer.json")
     kind = config.get("model_type")
-    words = [program, "predict", path, "--python", sys.executable, "--batch", "2", "--gpu", "h200", "--steps", "3", "--json", answer]
+    words = [program, "predict", path, "--python", sys.executable, "--batch", "2", "--gpu", card, "--steps", "3", "--json", answer]
     if kind is not None and kind not in WITHOUT_LENGTH:
         words += ["--sequence", "512" if kind in SHORT else "1024"]
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}

@@ -1,67 +1,126 @@
-"""Compares answers from kept graphs with rehearsals, at two batches and lengths other than the recorded ones.
+"""Compares answers from kept graphs with rehearsals, at batches and lengths other than the recorded ones, and writes what came.
 
-    python graphs.py PROGRAM [AT] CONFIG.json...    a row for each network; needs PyTorch and transformers, neither weights nor a card
+    python graphs.py PROGRAM OUT.tsv [NAME...]    needs PyTorch and transformers, neither weights nor a card; names that OUT.tsv has already are skipped
 
-AT are sizes, batch x tokens: each network is asked for twice at the first, and the second question makes the graph. Then graph and rehearsal answer
-the others. Without it 2x512,1x1024,3x384.
+NAME: a model of `published.py` or `newest.py` that is not built in. The second question about it makes the graph, of its size; the first and a third
+have other sizes. Graph and rehearsal answer all of them.
+
+A row: name, outcome (equal; near: allocated equal, reserved within 0.5 %; differs; not used: the program itself saw that it differs), for each size
+that the graph holds for "batch x tokens: allocated, reserved" of the rehearsal with the graph's differences, processor seconds of the first, the
+second and the third question, and what the program said.
 """
+import glob
 import json
 import os
 import subprocess
 import sys
 import tempfile
 
-AT = "2x512,1x1024,3x384"
+import count
+
+# Most by which the reserved bytes may differ, as a share, if the allocated ones are equal.
+NEAR = 5e-3
+# Most layers of a network that one rehearsal trains here: those of a large one are traced and folded alike.
+MOST_LAYERS = 12
+# The second is recorded: other batches at other lengths, of networks of 512 positions, and of those that set their own.
+SIZES = {"long": [(3, 384), (2, 512), (1, 1024)], "short": [(3, 320), (2, 448), (1, 512)], "own": [(3, None), (2, None), (5, None)],
+         "wide": [(3, 768), (2, 1024), (1, 1536)]}
+
+
+def sizes_of(config):
+    kind, window = config.get("model_type"), (config.get("text_config") or config).get("sliding_window")
+    # A graph holds on one side of a window, and a picture stands in each text of a network that sees.
+    if (isinstance(window, int) and window <= 512) or "vision_config" in config:
+        return SIZES["wide"]
+    return SIZES["own" if kind is None or kind in count.WITHOUT_LENGTH else "short" if kind in count.SHORT else "long"]
+
+
+def cut(config):
+    """The same with fewer layers, if only their number says how many it has."""
+    layers = config.get("num_hidden_layers")
+    if not isinstance(layers, int) or layers <= MOST_LAYERS:
+        return config
+    kinds = {key: value[:MOST_LAYERS] for key, value in config.items() if isinstance(value, list) and len(value) == layers}
+    return {**config, **kinds, "num_hidden_layers": MOST_LAYERS}
 
 
 def ask(program, cache, path, size, *flags):
-    """The peaks of an answer, the processor seconds of the program and its children, and what it says of where it comes from."""
+    """The peaks of an answer, the processor seconds of the program and its children, where it comes from, and what the program said."""
     answer = os.path.join(cache, "answer.json")
-    words = [program, "predict", path, "--python", sys.executable, "--batch", str(size[0]), "--sequence", str(size[1]), "--json", answer, *flags]
+    words = [program, "predict", path, "--python", sys.executable, "--batch", str(size[0]), "--json", answer, "--gpu", "8TiB", *flags]
+    words += ["--sequence", str(size[1])] if size[1] else []
     before = os.times()
-    ran = subprocess.run(words + ["--gpu", "1TiB"], env=dict(os.environ, XDG_CACHE_HOME=cache), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    environment = dict(os.environ, XDG_CACHE_HOME=cache, HF_HUB_OFFLINE="1")
+    ran = subprocess.run(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     after = os.times()
     seconds = after.children_user + after.children_system - before.children_user - before.children_system
+    said = [line for line in ran.stderr.splitlines() if line.startswith(("error", "no graph", "the graph"))] or ran.stderr.strip().splitlines()[-1:]
     try:
         with open(answer) as file:
             found = json.load(file)
         os.remove(answer)
     except OSError:
-        return None, seconds, ran.stderr.strip().splitlines()[-1:]
-    notes = found.get("notes") or []
-    origin = [note for note in notes if note.startswith("From the graph")]
-    return (found["peak"]["bytes"], found["peak"]["reserved_bytes"]), seconds, origin or ran.stderr.strip().splitlines()[-1:]
+        return None, seconds, "", " ".join(said)
+    by = "graph" if any(note.startswith("From the graph") for note in found.get("notes") or []) else "rehearsal" if found.get("chosen") else "built-in"
+    return (found["peak"]["bytes"], found["peak"]["reserved_bytes"]), seconds, by, " ".join(said)
 
 
-def row(program, recorded, others, path):
-    name = os.path.basename(os.path.dirname(path) if path.endswith("/config.json") else path).removesuffix(".json")
+def beside(size, graph, truth):
+    """The figures of a size, and how far the graph's are from the rehearsal's: 0 if they are equal."""
+    at = "x".join(str(one) for one in size if one)
+    away = max(abs(one - other) / other for one, other in zip(graph, truth))
+    share = lambda one, other: "equal" if one == other else "%+.4f %%" % (100 * (one - other) / other)
+    return "%s: %d %s, %d %s" % (at, truth[0], share(graph[0], truth[0]), truth[1], share(graph[1], truth[1])), away
+
+
+def row(program, name, config):
     with tempfile.TemporaryDirectory() as cache:
-        first, seconds, said = ask(program, cache, path, recorded)
-        if first is None:
-            return "| %s | no answer: %s |" % (name, " ".join(said))
-        _, again, said = ask(program, cache, path, recorded)
-        cells = ["%.1f" % seconds, "%.1f" % again]
-        for size in others:
-            graph, quick, origin = ask(program, cache, path, size)
-            if not (origin and origin[0].startswith("From the graph")):
-                return "| %s | %s | no graph: %s |" % (name, " | ".join(cells), " ".join(said))
-            truth, _, _ = ask(program, cache, path, size, "--no-cache")
-            if truth is None or graph is None:
-                cells.append("no answer")
-                continue
-            parts = ["%+.4f %%" % (100 * (one - other) / other) if one != other else "equal" for one, other in zip(graph, truth)]
-            cells.append("%s, %s (%.2f s)" % (*parts, quick))
-    return "| %s | %s |" % (name, " | ".join(cells))
+        path = os.path.join(cache, name, "config.json")
+        os.mkdir(os.path.dirname(path))
+        with open(path, "w") as file:
+            json.dump(cut(config), file)
+        sizes, seconds, compared = sizes_of(config), [], []
+        first, took, by, said = ask(program, cache, path, sizes[0])
+        seconds.append("%.1f" % took)
+        if first is None or by != "rehearsal":
+            return [name, by or "error", "", " ".join(seconds), said[:300]]
+        _, took, _, said = ask(program, cache, path, sizes[1])
+        seconds.append("%.1f" % took)
+        entry = {}
+        for kept in glob.glob(os.path.join(cache, "vramlab/networks/*.json")):
+            with open(kept) as file:
+                entry = json.load(file)
+        for one in entry.get("compared") or []:
+            compared.append(beside((one["batch"], sizes[0][1] and one["tokens"]), one["graph"], one["rehearsal"]))
+        if not compared:
+            return [name, "no graph", "", " ".join(seconds), (entry.get("failed") or said)[:300]]
+        graph, took, by, said = ask(program, cache, path, sizes[2])
+        if by == "graph":
+            seconds.append("%.2f" % took)
+            truth, _, _, _ = ask(program, cache, path, sizes[2], "--no-cache")
+            if truth is None:
+                return [name, "error", "", " ".join(seconds), "no rehearsal at the third size"]
+            compared.append(beside(sizes[2], graph, truth))
+        same = all(": " in text and " equal, " in text for text, _ in compared)
+        most = max(away for _, away in compared)
+        outcome = "not used" if by != "graph" else "differs" if not same or most > NEAR else "equal" if most == 0 else "near"
+        return [name, outcome, "; ".join(text for text, _ in compared), " ".join(seconds), said[:200]]
 
 
 def main():
-    program, *paths = sys.argv[1:]
-    at = paths.pop(0) if paths and not paths[0].endswith(".json") else AT
-    recorded, *others = [tuple(map(int, size.split("x"))) for size in at.split(",")]
-    print("| network | first, s | second, s | %s |" % " | ".join("batch %d x %d: allocated, reserved" % size for size in others), flush=True)
-    print("|---|---|---|%s" % ("---|" * len(others)), flush=True)
-    for path in paths:
-        print(row(program, recorded, others, path), flush=True)
+    program, out, *names = sys.argv[1:]
+    done = set()
+    if os.path.exists(out):
+        with open(out) as file:
+            done = {line.split("\t")[0] for line in file}
+    models = count.configurations()
+    for name in names or models:
+        if name in done:
+            continue
+        cells = row(program, name, models[name])
+        with open(out, "a") as file:
+            file.write("\t".join(cells) + "\n")
+        print("\t".join(cells), flush=True)
 
 
 if __name__ == "__main__":

@@ -12,13 +12,15 @@ import subprocess
 import sys
 
 
-def outcome(program, path):
-    """What came of a recipe: a word, and the unsupported keys."""
-    words = [program, "predict", path, "--gpu", "8TiB"]
+def outcome(program, path, cards=None):
+    """What came of a recipe, on so many cards if it divides a step: a word, and the unsupported keys."""
+    words = [program, "predict", path, "--gpu", "8TiB"] + (["--data-parallel", str(cards)] if cards else [])
     ran = subprocess.run(words, env=dict(os.environ, VRAMLAB_ONLY_BUILT_IN="1"), stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if ran.returncode in (0, 1) and not ran.stderr.strip().split("\n")[-1].startswith("error"):
-        return "answered", []
+        return "answered for %d cards" % cards if cards else "answered", []
     said = next((line for line in ran.stderr.splitlines() if line.startswith("error")), ran.stderr[-300:])
+    if "says not how many" in said:
+        return outcome(program, path, 8)
     missing = re.search(r"vramlab does not count (.*?); with \S+ in a Python", said)
     if missing:
         return "unsupported keys", [re.split(r"[=:]", one)[0].strip() for one in re.split(r", (?=[\w.]+[=:])", missing.group(1))]

@@ -6,7 +6,7 @@ use clap::ArgMatches;
 use lab::any_model::{Which, which};
 use lab::hf_args::{Around, HfArgs, Refused};
 use lab::huggingface::{self, Configuration, Known, Release, Script};
-use lab::run::{RunSpec, UsualRelease};
+use lab::run::{ModelSpec, RunSpec, UsualRelease};
 use serde_json::{Map, Value};
 
 use super::words::given;
@@ -71,6 +71,8 @@ pub(super) struct Beside {
     divided: bool,
     /// How many ranks share a batch: files of arguments name the batch of each.
     ranks: Option<usize>,
+    /// The name of the network, if it is a recorded graph.
+    graph: Option<String>,
 }
 
 impl Beside {
@@ -91,7 +93,14 @@ impl Beside {
         let of_own =
             || own.get("data-parallel").and_then(toml::Value::as_integer).and_then(|n| usize::try_from(n).ok());
         let ranks = typed(matches, "data_parallel").copied().or_else(of_own);
-        Ok(Self { word, known, release, script, divided: divided || ranks.is_some(), ranks })
+        let model = ModelSpec { model: named.map(String::from), model_file: word.clone(), ..ModelSpec::default() };
+        let graph = model.recorded().map(String::from);
+        Ok(Self { word, known, release, script, divided: divided || ranks.is_some(), ranks, graph })
+    }
+
+    /// Returns the name of the network, if it is a recorded graph.
+    pub(super) fn graph(&self) -> Option<&str> {
+        self.graph.as_deref()
     }
 
     pub(super) fn around(&self) -> Around<'_> {

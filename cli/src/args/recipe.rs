@@ -12,6 +12,9 @@ use super::line::{Line, values_of};
 use super::what::{self, What};
 use crate::exit::Failure;
 
+/// Fields of a run that change a network's layers.
+const OF_LAYERS: [&str; 3] = ["lora", "load-in-4bit", "load-in-8bit"];
+
 /// What becomes of a recipe.
 pub(super) enum Start {
     /// The trainer's command is rehearsed.
@@ -138,6 +141,18 @@ pub(super) fn read(path: &Path, own: &toml::Table, matches: &ArgMatches) -> Resu
     }
     let Counted { mut args, without_effect } = counted;
     beside.of_all_ranks(&mut args.fields);
+    if let Some(graph) = beside.graph() {
+        if let Some(field) = OF_LAYERS.into_iter().find(|field| args.fields.contains_key(*field)) {
+            return Err(Failure::usage(format!(
+                "{file}: {graph} is a recorded graph, which has no layers for --{field}; with its config.json your Python builds it: \
+                 vramlab predict {file} --model-file config.json"
+            )));
+        }
+        if args.fields.remove("keep").is_some() {
+            let how = "the results of the network (counted as kept until the next step, as the loop of a graph does)";
+            args.left_out.push(how.into());
+        }
+    }
     let trainer = recipe.trainer;
     let missing: Vec<_> = args.refusals.iter().filter(|refused| !stands(refused, own, matches)).collect();
     if !missing.is_empty() {
@@ -146,6 +161,12 @@ pub(super) fn read(path: &Path, own: &toml::Table, matches: &ArgMatches) -> Resu
             missing.iter().filter_map(|refused| refused.field).map(|field| format!("--{field}")).collect();
         fields.sort_unstable();
         fields.dedup();
+        if missing.iter().all(|refused| refused.field == Some("data-parallel")) && args.fields.contains_key("zero") {
+            return Err(Failure::usage(format!(
+                "{file}: {} divides a step among cards, and says not how many; of 8: vramlab predict {file} --data-parallel 8",
+                named.join(", ")
+            )));
+        }
         let instead = match fields.is_empty() {
             true => String::new(),
             false => format!("; {} of vramlab's own can stand for some of it", fields.join(", ")),

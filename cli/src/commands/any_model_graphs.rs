@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use lab::any_model::{Asked, Compared, Driver, Entry, key, options};
+use lab::bytes::ByteSize;
 use lab::python::{Python, of_process};
 use lab::results::TrainResult;
 use lab::run::RunSpec;
@@ -21,6 +22,9 @@ use crate::whole_file::WholeFile;
 /// Most networks that are kept, and the largest entry that is read. Bytes.
 const MOST_KEPT: usize = 100;
 const MOST_BYTES: u64 = 1 << 20;
+
+/// What a plan of cuDNN takes for attention, as the wheels of PyTorch 2.11 answered. Bytes.
+const CUDNN_BYTES: u64 = 256;
 
 /// What is kept of one network.
 pub(super) struct Kept {
@@ -51,7 +55,7 @@ impl Kept {
     pub(super) fn run(&self, spec: &RunSpec) -> Option<(RunSpec, String)> {
         let entry = self.entry().filter(Entry::answers)?;
         let path = Some(self.path("graph")).filter(|path| path.is_file())?;
-        Some((with_graph(spec, path, entry.tokens), entry.in_words()))
+        Some((with_graph(spec, path, &entry), entry.in_words()))
     }
 
     /// Remembers a rehearsal. The second time the network is exported for further questions. What goes wrong costs only time.
@@ -91,13 +95,10 @@ impl Kept {
         let chosen = rehearsal.chosen.as_ref();
         let tokens = chosen.and_then(|chosen| chosen.tokens).and_then(|tokens| usize::try_from(tokens).ok());
         let mut entry = Entry { key: self.key.clone(), recorded: now(), tokens, ..Entry::default() };
-        let exported = driver.export(python).and_then(|file| {
-            let each = questions.iter().map(|asked| compared(spec, asked, file.clone(), tokens));
-            Ok((each.collect::<lab::Result<Vec<_>>>()?, file))
-        });
+        let exported = driver.export(python).and_then(|file| Ok((nearest(spec, questions, &file, &entry)?, file)));
         match exported {
-            Ok((compared, file)) => {
-                entry.compared = compared;
+            Ok((nearest, file)) => {
+                entry = nearest;
                 let told = match entry.answers() {
                     true => format!("the next questions about {word} are answered from its graph"),
                     false => format!(
@@ -163,10 +164,11 @@ fn cannot(path: &Path, error: &std::io::Error) -> lab::Error {
 }
 
 /// The run with a graph in place of the network.
-fn with_graph(spec: &RunSpec, graph: PathBuf, tokens: Option<usize>) -> RunSpec {
+fn with_graph(spec: &RunSpec, graph: PathBuf, entry: &Entry) -> RunSpec {
     let mut spec = spec.clone();
     spec.model.graph = Some(graph);
-    spec.model.sequence = spec.model.sequence.or(tokens);
+    spec.model.sequence = spec.model.sequence.or(entry.tokens);
+    spec.profile.cudnn_workspace = entry.cudnn.map(ByteSize);
     spec.training.batch = spec.training.batch.or(Some(1));
     spec
 }
@@ -178,10 +180,26 @@ fn asked(spec: &RunSpec, rehearsal: &TrainResult) -> Asked {
     Asked { fields: spec.said(), peak, fits }
 }
 
+/// Compares a graph with the rehearsals of these questions, without cuDNN's attention and with it, and returns the entry of what is nearer.
+fn nearest(spec: &RunSpec, questions: &[Asked], graph: &Path, entry: &Entry) -> lab::Result<Entry> {
+    let with = |cudnn: Option<u64>| {
+        let entry = Entry { cudnn, ..entry.clone() };
+        let each = questions.iter().map(|asked| compared(spec, asked, graph.into(), &entry)).collect();
+        Ok::<_, lab::Error>(Entry { compared: in_bounds(each)?, ..entry })
+    };
+    let most = |entry: &Entry| entry.compared.iter().map(Compared::difference).fold(0.0, f64::max);
+    let own = with(None)?;
+    if most(&own) == 0.0 {
+        return Ok(own);
+    }
+    // A graph that cannot be run with cuDNN is run without.
+    Ok(with(Some(CUDNN_BYTES)).ok().filter(|other| most(other) < most(&own)).unwrap_or(own))
+}
+
 /// Compares a dry run of a graph with the rehearsal of the same run.
-fn compared(spec: &RunSpec, asked: &Asked, graph: PathBuf, tokens: Option<usize>) -> lab::Result<Compared> {
+fn compared(spec: &RunSpec, asked: &Asked, graph: PathBuf, entry: &Entry) -> lab::Result<Compared> {
     let run = RunSpec::default().with(asked.fields.iter().map(|(name, value)| (name.as_str(), value)))?;
-    let mut run = with_graph(&run, graph, tokens);
+    let mut run = with_graph(&run, graph, entry);
     run.model.reads = spec.model.reads.clone();
     let figures = on_paper().figures(&run)?;
     let in_room = figures.room.and_then(|room| room.reserved_bytes).filter(|_| asked.fits);
@@ -191,6 +209,16 @@ fn compared(spec: &RunSpec, asked: &Asked, graph: PathBuf, tokens: Option<usize>
         graph: (figures.allocated_bytes, in_room.unwrap_or(figures.reserved_bytes)),
         rehearsal: asked.peak,
     })
+}
+
+/// Leaves out the questions beyond the sizes that a graph holds for, if it answers any: they say nothing about the others.
+fn in_bounds(mut each: Vec<lab::Result<Compared>>) -> lab::Result<Vec<Compared>> {
+    let is_of_the_size =
+        |error: &lab::Error| matches!(error, lab::Error::Usage { what, .. } if what == "sequence" || what == "batch");
+    if each.iter().any(Result::is_ok) {
+        each.retain(|compared| !compared.as_ref().is_err_and(is_of_the_size));
+    }
+    each.into_iter().collect()
 }
 
 /// Seconds since 1970.
@@ -234,6 +262,15 @@ mod tests {
         let figures =
             |spec| on_paper().figures(spec).map(|found| (found.allocated_bytes, found.reserved_bytes)).unwrap();
         assert_eq!(figures(&run), figures(&zoo));
+    }
+
+    #[test]
+    fn a_question_beyond_the_sizes_of_a_graph_is_not_compared() {
+        let beyond = || Err(lab::Error::usage("sequence", "384: the graph holds from 512 tokens on"));
+        let near = || Ok(Compared { batch: 2, ..Compared::default() });
+        assert_eq!(in_bounds(vec![beyond(), near()]).unwrap().len(), 1);
+        assert!(in_bounds(vec![beyond()]).is_err(), "nothing is compared");
+        assert!(in_bounds(vec![near(), Err(lab::Error::usage("graph", "damaged"))]).is_err());
     }
 
     #[test]

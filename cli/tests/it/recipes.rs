@@ -22,6 +22,10 @@ fn said(folder: &Path, environment: &Path, words: &[&str]) -> (Option<i32>, Stri
     (output.status.code(), text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
+/// A recipe with adapters around a recorded graph.
+const LLAMA_FACTORY: &str = "model_name_or_path: granite-3.3-2b\nstage: sft\ndo_train: true\nfinetuning_type: lora\nlora_target: all\n\
+    cutoff_len: 64\nbf16: true\nper_device_train_batch_size: 1\ndataset: texts\ntemplate: granite3\n";
+
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
@@ -35,6 +39,7 @@ fn folder() -> tempfile::TempDir {
     write("zero.yml", &format!("{AXOLOTL}deepspeed: z3.json\nfoo: 1\nsequence_lem: 9\n"));
     write("absent.yml", &AXOLOTL.replace("./tiny", "/nowhere/large"));
     write("bad.yml", &AXOLOTL.replace("micro_batch_size: 2", "micro_batch_size: two"));
+    write("graph.yaml", LLAMA_FACTORY);
     write("words.yaml", "a: 1\n");
     folder
 }
@@ -60,15 +65,20 @@ fn a_recipe_is_counted_and_its_keys_are_named() {
         ),
         (&["predict", "eight.yml"], 2, &["vramlab does not count optimizer=came_pytorch", "--optimizer"]),
         (&["predict", "eight.yml", "--optimizer", "adamw"], 0, &["adamw"]),
-        (&["predict", "zero.yml"], 2, &["vramlab does not count deepspeed=z3.json; with axolotl in a Python"]),
+        (&["predict", "zero.yml"], 2, &["says not how many; of 8: vramlab predict zero.yml --data-parallel 8"]),
         (
-            &["predict", "zero.yml", "--data-parallel", "2", "--zero", "3"],
+            &["predict", "zero.yml", "--data-parallel", "2"],
             0,
             &[
-                "2 ranks of 2 examples each",
+                "2 ranks of 2 examples each, ZeRO-3",
                 "not known, and ignored: foo, sequence_lem (did you mean sequence_len?)",
                 "counted as a plain loop",
             ],
+        ),
+        (
+            &["predict", "graph.yaml"],
+            2,
+            &["granite-3.3-2b is a recorded graph", "vramlab predict graph.yaml --model-file config.json"],
         ),
         (&["predict", "absent.yml"], 2, &["/nowhere/large", "vramlab predict absent.yml --model-file config.json"]),
         (&["predict", "absent.yml", "--model-file", "tiny/config.json"], 0, &["batch 2 × 64 tokens"]),

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::chosen::{Graph, Told};
 
 /// Files of the package, beside `__main__.py`.
-const PACKAGE: [(&str, &str); 15] = [
+const PACKAGE: [(&str, &str); 16] = [
     ("__init__.py", include_str!("driver/vramlab_driver/__init__.py")),
     ("classes.py", include_str!("driver/vramlab_driver/classes.py")),
     ("diffusion.py", include_str!("driver/vramlab_driver/diffusion.py")),
@@ -20,6 +20,7 @@ const PACKAGE: [(&str, &str); 15] = [
     ("graph.py", include_str!("driver/vramlab_driver/graph.py")),
     ("inputs.py", include_str!("driver/vramlab_driver/inputs.py")),
     ("library.py", include_str!("driver/vramlab_driver/library.py")),
+    ("losses.py", include_str!("driver/vramlab_driver/losses.py")),
     ("names.py", include_str!("driver/vramlab_driver/names.py")),
     ("own.py", include_str!("driver/vramlab_driver/own.py")),
     ("plan.py", include_str!("driver/vramlab_driver/plan.py")),

@@ -15,7 +15,7 @@ use super::hub_cache::in_hub_cache;
 use crate::run::RunSpec;
 
 /// Version of what the driver exports and of what is kept: another one begins anew.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 
 /// Fields of a run that a graph answers with any value: they change no network.
 const FREE: [&str; 14] = [
@@ -88,6 +88,9 @@ pub struct Entry {
     /// The first question, until there is a graph.
     #[serde(default)]
     pub first: Option<Asked>,
+    /// Bytes of workspace of each attention that cuDNN computes, if the rehearsals had cuDNN's and the graph is nearer to them with it.
+    #[serde(default)]
+    pub cudnn: Option<u64>,
     /// How the graph compared with rehearsals; empty as long as there is no graph.
     #[serde(default)]
     pub compared: Vec<Compared>,
@@ -167,7 +170,7 @@ impl Compared {
     }
 
     /// The larger of the two differences, as a share.
-    fn difference(&self) -> f64 {
+    pub fn difference(&self) -> f64 {
         let part = |graph: u64, truth: u64| graph.abs_diff(truth) as f64 / truth.max(1) as f64;
         part(self.graph.0, self.rehearsal.0).max(part(self.graph.1, self.rehearsal.1))
     }

@@ -14,7 +14,7 @@ use crate::run::RunSpec;
 const MOST_STEPS: u64 = 20;
 
 /// Fields that the driver takes, and those that change no memory of it.
-const TAKEN: [&str; 22] = [
+const TAKEN: [&str; 23] = [
     "batch",
     "steps",
     "sequence",
@@ -37,6 +37,7 @@ const TAKEN: [&str; 22] = [
     "dora",
     "double-quant",
     "freeze",
+    "loss",
 ];
 const WITHOUT_EFFECT: [&str; 3] = ["lr", "seed", "data"];
 
@@ -67,6 +68,14 @@ pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
             &format!("{checkpoint}: networks that your Python builds have none or blocks, by the library's own switch"),
         ));
     }
+    if let Some(loss) = text("loss").filter(|loss| *loss != "checkpointed" && !loss.starts_with("chunked")) {
+        return Err(cannot(
+            "loss",
+            &format!(
+                "{loss}: networks that your Python builds have their own loss, or of decoders checkpointed and chunked:N"
+            ),
+        ));
+    }
     Ok(json!({
         "model": word,
         "config": configuration(spec),
@@ -91,6 +100,7 @@ pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
         "dora": spec.training.dora,
         "double_quant": spec.model.double_quant,
         "freeze": text("freeze"),
+        "loss": text("loss"),
     }))
 }
 
@@ -181,6 +191,7 @@ mod tests {
         expected.into_iter().for_each(|(name, value)| assert_eq!(made[name], value, "{name}"));
         let made = options("config.json", &spec(json!({ "load-in-8bit": true, "freeze": "*,!head" }))).unwrap();
         assert_eq!((&made["bits"], &made["freeze"]), (&json!(8), &json!("*,!head")));
+        assert_eq!(options("config.json", &spec(json!({ "loss": "chunked:4" }))).unwrap()["loss"], json!("chunked:4"));
         let plain = options("config.json", &RunSpec::default()).unwrap();
         assert_eq!((plain["batch"].as_u64(), plain["optimizer"].as_str()), (Some(1), Some("adamw")));
     }
@@ -201,6 +212,7 @@ mod tests {
             ("channels-last", json!(true)),
             ("checkpoint", json!("sqrt")),
             ("data", json!("digits")),
+            ("loss", json!("liger")),
             ("weight-decay", json!(0.1)),
         ] {
             let error = options("config.json", &spec(json!({ name: value }))).unwrap_err().to_string();

@@ -301,7 +301,7 @@ impl ModelSpec {
     }
 
     /// The network's name, if this program has it as a recorded graph.
-    pub(super) fn recorded(&self) -> Option<&str> {
+    pub fn recorded(&self) -> Option<&str> {
         let name = self.model.as_deref().filter(|_| self.model_file.is_none())?;
         exported::is_recorded(name).then_some(name)
     }

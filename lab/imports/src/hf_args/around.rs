@@ -70,7 +70,9 @@ impl Around<'_> {
 
     /// Adds the loop of a trainer that is made around the `Trainer` of transformers.
     pub(crate) fn with_trainer(&self, found: &mut HfArgs) {
-        let tuned = ["lora", "load-in-4bit", "load-in-8bit"].iter().any(|field| found.fields.contains_key(*field));
+        let tuned = ["lora", "load-in-4bit", "load-in-8bit", "loss", "zero"]
+            .iter()
+            .any(|field| found.fields.contains_key(*field));
         let around = Self { plain: self.plain || tuned, ..*self };
         around.choose_loop(self.release.is_some_and(|release| !release.has_trainer()), found);
     }

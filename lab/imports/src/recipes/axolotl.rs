@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::keys::Effect::{AboveOne, Inexact, Nothing, Number, Read, Unsupported, Whole};
 use super::keys::{Keys, Table, Taken};
 use super::optimizers;
+use crate::hf_args::is_on;
 
 /// Tokens of an example unless the recipe says.
 const SEQUENCE: u64 = 512;
@@ -24,9 +25,10 @@ pub(super) const KEYS: Table = &[
         "base_model", "gradient_accumulation_steps", "batch_size", "bf16", "fp16", "bfloat16", "float16", "float32", "torch_dtype", "adapter", "lora_r",
         "lora_dropout", "lora_target_modules", "lora_target_linear", "load_in_4bit", "load_in_8bit", "optimizer", "gradient_checkpointing",
         "gradient_checkpointing_kwargs", "attn_implementation", "flash_attention", "sdp_attention", "eager_attention", "xformers_attention",
-        "flex_attention", "sage_attention", "max_grad_norm", "plugins", "sample_packing",
+        "flex_attention", "sage_attention", "max_grad_norm", "plugins", "sample_packing", "deepspeed", "fsdp", "fsdp_config",
+        "liger_fused_linear_cross_entropy", "cut_cross_entropy",
     ]),
-    (Unsupported(Some("data-parallel")), &["deepspeed", "fsdp", "fsdp_config", "use_ray", "deepcompile"]),
+    (Unsupported(Some("data-parallel")), &["use_ray", "deepcompile"]),
     (AboveOne(Some("data-parallel")), &[
         "dp_shard_size", "dp_replicate_size", "tensor_parallel_size", "context_parallel_size", "context_parapllel_size", "sequence_parallel_degree",
         "expert_parallel_size",
@@ -48,10 +50,8 @@ pub(super) const KEYS: Table = &[
         "lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "flash_attn_fuse_mlp", "flash_attn_rms_norm", "flash_attn_cross_entropy", "use_kernels", "fused_attn_kernel",
         "use_dsv4_kernels", "use_glm_dsa_kernels",
     ]),
-    // None is `--loss chunked`: axolotl's makes all scores and converts them in parts, the others compute gradients in forward, or keep none.
-    (Unsupported(Some("loss")), &[
-        "liger_fused_linear_cross_entropy", "liger_cross_entropy", "cut_cross_entropy", "chunked_cross_entropy",
-    ]),
+    // Neither is `--loss chunked`: axolotl's makes all scores and converts them in parts, Liger's computes gradients in their place.
+    (Unsupported(Some("loss")), &["liger_cross_entropy", "chunked_cross_entropy"]),
     (Inexact("experts are counted as transformers computes them"), &[
         "use_scattermoe", "use_sonicmoe", "experts_implementation", "llama4_linearized_experts", "dsv4_fp4_grouped_mode", "nvfp4_merge_aware",
     ]),
@@ -132,18 +132,49 @@ pub(super) fn settle(keys: &Keys<'_>, taken: &mut Taken<'_>) -> Result<()> {
     } else {
         taken.note("sequence_len (every example is counted as long as the longest that the recipe allows)");
     }
-    for plugin in keys.texts("plugins") {
+    sharding(keys, taken);
+    let plugins = keys.texts("plugins");
+    let fused = ["liger_fused_linear_cross_entropy", "cut_cross_entropy"].into_iter().find(|key| keys.is_on(key));
+    let cuts = plugins.iter().find(|plugin| plugin.ends_with("CutCrossEntropyPlugin"));
+    match (fused, cuts) {
+        (Some(key), _) => taken.fused_loss(key, &true.into()),
+        // The plugin's own switch is on unless it is false.
+        (None, Some(plugin)) if keys.value("cut_cross_entropy").is_none() => {
+            taken.fused_loss("plugins", &plugin.clone().into());
+        }
+        _ => {}
+    }
+    for plugin in plugins {
         let last = plugin.rsplit('.').next().unwrap_or_default();
         match last {
-            "LigerPlugin" | "SwanLabPlugin" => {}
-            "CutCrossEntropyPlugin" => {
-                taken.unsupported("plugins", &plugin.clone().into(), Some("loss"));
-            }
+            "LigerPlugin" | "SwanLabPlugin" | "CutCrossEntropyPlugin" => {}
             "KernelsPlugin" => taken.inexact("plugins", &plugin.clone().into(), "fused kernels need less"),
             _ => taken.unsupported("plugins", &plugin.clone().into(), None),
         }
     }
     Ok(())
+}
+
+/// FSDP and DeepSpeed: parameters, gradients and states of the optimizer are divided among the cards.
+fn sharding(keys: &Keys<'_>, taken: &mut Taken<'_>) {
+    let config = keys.inner("fsdp_config");
+    let strategy =
+        config.text("sharding_strategy").or_else(|| config.text("fsdp_sharding_strategy")).unwrap_or_default();
+    for name in ["fsdp", "fsdp_config"] {
+        let Some(value) = keys.value(name).filter(|value| is_on(value)) else { continue };
+        match strategy {
+            "" | "FULL_SHARD" => taken.fsdp(name, &true.into(), 3),
+            "SHARD_GRAD_OP" => taken.fsdp(name, &true.into(), 2),
+            _ => taken.unsupported(name, value, Some("data-parallel")),
+        }
+    }
+    let offloads = ["offload_params", "fsdp_offload_params", "cpu_offload"];
+    if let Some(key) = offloads.into_iter().find(|key| config.is_on(key)) {
+        taken.unsupported(&format!("fsdp_config.{key}"), &true.into(), None);
+    }
+    if let Some(value) = keys.value("deepspeed").filter(|value| is_on(value)) {
+        taken.deepspeed("deepspeed", value);
+    }
 }
 
 /// The type of the weights is that of the products.

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::keys::Effect::{AboveOne, Inexact, Nothing, Read, Unsupported, Whole};
 use super::keys::{Keys, Table, Taken};
 use super::optimizers;
+use crate::hf_args::is_on;
 
 /// What LLaMA-Factory takes unless the recipe says.
 const SEQUENCE: u64 = 2048;
@@ -17,16 +18,16 @@ pub(super) const KEYS: Table = &[
     (Read, &[
         "model_name_or_path", "stage", "do_train", "finetuning_type", "lora_rank", "lora_target", "lora_dropout", "quantization_bit",
         "quantization_method", "bf16", "fp16", "pure_bf16", "disable_gradient_checkpointing", "use_reentrant_gc", "flash_attn", "optim",
-        "gradient_checkpointing", "gradient_checkpointing_kwargs", "packing", "neat_packing",
+        "gradient_checkpointing", "gradient_checkpointing_kwargs", "packing", "neat_packing", "deepspeed", "use_dora",
     ]),
-    (Unsupported(Some("data-parallel")), &["deepspeed", "fsdp", "use_ray"]),
+    (Unsupported(Some("data-parallel")), &["fsdp", "use_ray"]),
     (AboveOne(Some("data-parallel")), &[
         "ray_num_workers", "tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size", "context_parallel_size",
         "hyper_parallel_cp_size",
     ]),
     (Unsupported(Some("optimizer")), &["use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon"]),
     (Unsupported(None), &[
-        "use_llama_pro", "mixture_of_depths", "additional_target", "use_dora", "use_unsloth", "use_unsloth_gc", "use_kt", "use_mca",
+        "use_llama_pro", "mixture_of_depths", "additional_target", "use_unsloth", "use_unsloth_gc", "use_kt", "use_mca",
         "use_megatron_bridge", "use_hyper_parallel", "fp8", "shift_attn", "use_asft_loss", "upcast_layernorm", "upcast_lmhead_output", "ref_model",
         "reward_model", "train_from_scratch", "module_dropout", "create_new_adapter", "adapter_name_or_path",
     ]),
@@ -85,12 +86,18 @@ pub(super) fn settle(keys: &Keys<'_>, taken: &mut Taken<'_>) -> Result<()> {
                 _ => taken.targets(keys, "lora_target"),
             };
             taken.adapters(keys.whole("lora_rank").unwrap_or(RANK), target, keys.number("lora_dropout"));
+            if keys.is_on("use_dora") {
+                taken.set("dora", true);
+            }
         }
         "full" => {}
         _ => {
             let value = keys.value("finetuning_type").unwrap_or(&Value::Null);
             taken.unsupported("finetuning_type", value, Some(if kind == "freeze" { "freeze" } else { "lora" }));
         }
+    }
+    if let Some(value) = keys.value("deepspeed").filter(|value| is_on(value)) {
+        taken.deepspeed("deepspeed", value);
     }
     quantized(keys, taken);
     types(keys, kind == "full", taken);

@@ -28,6 +28,12 @@ const NAMES: &[(&[&str], &str, Option<&str>)] = &[
     (&["muon"], "muon", None),
 ];
 
+/// torchao's optimizers, by the one of bitsandbytes that keeps as much or more.
+const OF_TORCHAO: [(&str, &str, &str); 2] = [
+    ("adamw_torch_8bit", "adamw8bit", "torchao's states of 8 bits are counted as those of bitsandbytes"),
+    ("adamw_torch_4bit", "adamw8bit", "states of 4 bits are counted as 8 bits: it needs less"),
+];
+
 /// Returns the name of an optimizer in a form; `None` if transformers has none.
 pub fn name_of(kind: OptimizerKind, form: &str) -> Option<&'static str> {
     let found =
@@ -38,6 +44,11 @@ pub fn name_of(kind: OptimizerKind, form: &str) -> Option<&'static str> {
 /// Sets the optimizer that a key names.
 pub(super) fn set(taken: &mut Taken<'_>, key: &str, value: &Value) {
     let name = value.as_str().unwrap_or_default().to_ascii_lowercase();
+    if let Some((_, kind, how)) = OF_TORCHAO.iter().find(|(theirs, _, _)| *theirs == name) {
+        taken.set("optimizer", *kind);
+        taken.set("optimizer-impl", "loop");
+        return taken.inexact(key, value, how);
+    }
     let known = NAMES.iter().find(|(names, _, _)| names.contains(&name.as_str()));
     match known.filter(|(_, kind, _)| OptimizerKind::parse(kind).is_ok()) {
         Some((_, kind, form)) => {

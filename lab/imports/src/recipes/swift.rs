@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::keys::Effect::{AboveOne, Inexact, Nothing, Read, Unsupported};
 use super::keys::{Keys, Table, Taken};
 use super::optimizers;
-use crate::hf_args::Around;
+use crate::hf_args::{Around, is_on};
 
 /// What ms-swift takes unless the recipe says: examples of a step, rank and dropout of adapters.
 const EXAMPLES: u64 = 16;
@@ -18,15 +18,15 @@ pub(super) const KEYS: Table = &[
     (Read, &[
         "model", "max_length", "tuner_type", "train_type", "lora_rank", "lora_dropout", "target_modules", "quant_bits", "quant_method", "torch_dtype",
         "bf16", "fp16", "gradient_checkpointing", "attn_impl", "optim", "gradient_accumulation_steps", "ENV", "env", "packing", "eval_strategy",
-        "rlhf_type",
+        "rlhf_type", "deepspeed", "use_dora",
     ]),
-    (Unsupported(Some("data-parallel")), &["deepspeed", "fsdp", "use_ray", "device_groups"]),
+    (Unsupported(Some("data-parallel")), &["fsdp", "use_ray", "device_groups"]),
     (AboveOne(Some("data-parallel")), &[
         "sequence_parallel_size", "tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size",
         "context_parallel_size", "deepspeed_autotp_size",
     ]),
     (Unsupported(None), &[
-        "use_dora", "modules_to_save", "target_regex", "target_parameters", "lora_dtype", "use_galore",
+        "modules_to_save", "target_regex", "target_parameters", "lora_dtype", "use_galore",
         "lisa_activated_layers", "tuner_backend", "ref_model", "reward_model", "teacher_model", "use_vllm", "optimizer", "adapters",
         "sequence_parallel", "external_plugins", "custom_register_path", "num_generations",
     ]),
@@ -88,11 +88,17 @@ pub(super) fn settle(keys: &Keys<'_>, around: &Around<'_>, taken: &mut Taken<'_>
             };
             let dropout = keys.number("lora_dropout").unwrap_or(DROPOUT);
             taken.adapters(keys.whole("lora_rank").unwrap_or(RANK), target, Some(dropout));
+            if keys.is_on("use_dora") {
+                taken.set("dora", true);
+            }
         }
         other => taken.unsupported(key, &other.into(), Some("lora")),
     }
     if let Some(kind) = keys.value("rlhf_type") {
         taken.unsupported("rlhf_type", kind, None);
+    }
+    if let Some(value) = keys.value("deepspeed").filter(|value| is_on(value)) {
+        taken.deepspeed("deepspeed", value);
     }
     quantized(keys, taken);
     types(keys, around, taken);

@@ -151,12 +151,16 @@ fn every_key_is_named() {
     }
     assert!(refused(&all).is_empty());
     for (base, more, named, field) in [
-        (AXOLOTL, "fsdp_config: {fsdp_version: 2}\n", "fsdp_config={\"fsdp_version\":2}", Some("data-parallel")),
+        (AXOLOTL, "fsdp_config: {fsdp_version: 2}\n", "fsdp_config=true", Some("data-parallel")),
+        (
+            AXOLOTL,
+            "deepspeed: deepspeed_configs/zero3_bf16_cpuoffload_all.json\n",
+            "deepspeed=deepspeed_configs/zero3_bf16_cpuoffload_all.json",
+            Some("data-parallel"),
+        ),
         (AXOLOTL, "tensor_parallel_size: 4\n", "tensor_parallel_size=4", Some("data-parallel")),
         (AXOLOTL, "rl: dpo\n", "rl=dpo", None),
         (AXOLOTL, "chunked_cross_entropy: true\n", "chunked_cross_entropy=true", Some("loss")),
-        (AXOLOTL, "cut_cross_entropy: true\n", "cut_cross_entropy=true", Some("loss")),
-        (AXOLOTL, "liger_fused_linear_cross_entropy: true\n", "liger_fused_linear_cross_entropy=true", Some("loss")),
         (AXOLOTL, "liger_cross_entropy: true\n", "liger_cross_entropy=true", Some("loss")),
         (AXOLOTL, "plugins: [axolotl.integrations.kd.KDPlugin]\n", "plugins=axolotl.integrations.kd.KDPlugin", None),
         (AXOLOTL, "adapter: llama-adapter\n", "adapter=llama-adapter", Some("lora")),
@@ -182,9 +186,50 @@ fn every_key_is_named() {
     assert_eq!((&by_pattern.args.fields["lora-target"], refused(&by_pattern).len()), (&pattern.into(), 0));
     let distributed = TORCHTUNE.replace("lora_finetune_single_device", "lora_finetune_distributed");
     assert_eq!(refused(&counted(&distributed).1), ["tune run=lora_finetune_distributed"]);
+    assert_eq!(fields(counted(&distributed).1)["zero"], 3);
     for off in ["deepspeed:\n", "fsdp: []\n", "tensor_parallel_size: 1\n", "torch_compile: false\n", "relora: null\n"] {
         assert!(refused(&counted(&format!("{AXOLOTL}{off}")).1).is_empty(), "{off}");
     }
+}
+
+/// What divides a step among cards is a stage of ZeRO, and the number of cards is asked for.
+#[test]
+fn sharding_is_a_stage_of_zero() {
+    let stage = |base: &str, more: &str| {
+        let found = counted(&format!("{base}{more}")).1;
+        assert!(
+            found.args.refusals.iter().all(|refused| refused.field == Some("data-parallel")),
+            "{:?}",
+            refused(&found)
+        );
+        fields(found).get("zero").and_then(Value::as_u64)
+    };
+    for (base, more, expected) in [
+        (AXOLOTL, "fsdp_config: {fsdp_version: 2}\n", Some(3)),
+        (AXOLOTL, "fsdp: [full_shard, auto_wrap]\nfsdp_config: {fsdp_sharding_strategy: SHARD_GRAD_OP}\n", Some(2)),
+        (AXOLOTL, "fsdp_config: {sharding_strategy: HYBRID_SHARD}\n", None),
+        (AXOLOTL, "deepspeed: deepspeed_configs/zero1.json\n", Some(1)),
+        (AXOLOTL, "deepspeed: other.json\n", None),
+        (LLAMA_FACTORY, "deepspeed: examples/deepspeed/ds_z2_config.json\n", Some(2)),
+        (SWIFT, "deepspeed: zero3\n", Some(3)),
+    ] {
+        assert_eq!(stage(base, more), expected, "{more}");
+    }
+}
+
+/// Losses that never make all scores at once are counted in parts, and the answer says so.
+#[test]
+fn fused_losses_are_counted_in_parts() {
+    let cuts = "plugins: [axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin]\n";
+    for more in ["liger_fused_linear_cross_entropy: true\n", "cut_cross_entropy: true\n", cuts] {
+        let found = counted(&format!("{AXOLOTL}{more}")).1;
+        assert!(refused(&found).is_empty(), "{more}: {:?}", refused(&found));
+        assert!(found.args.left_out.iter().any(|what| what.contains("chunked:32")), "{:?}", found.args.left_out);
+        let fields = fields(found);
+        assert_eq!((&fields["loss"], fields.get("loop")), (&"chunked:32".into(), None), "{more}");
+    }
+    let off = counted(&format!("{AXOLOTL}{cuts}cut_cross_entropy: false\n")).1;
+    assert!(fields(off).get("loss").is_none());
 }
 
 /// An optimizer that this program has is taken by any name of the recipe's, and another one is an error by that name.
@@ -195,6 +240,13 @@ fn optimizers_are_known_or_named() {
     let with = |name: &str| counted(&AXOLOTL.replace("adamw_torch_fused", name)).1;
     assert_eq!(fields(with("adamw_torch"))["optimizer-impl"], "foreach");
     assert_eq!(refused(&with("came_pytorch")), ["optimizer=came_pytorch"]);
+    let of_torchao = with("adamw_torch_4bit");
+    assert!(
+        of_torchao.args.left_out.iter().any(|what| what.contains("it needs less")),
+        "{:?}",
+        of_torchao.args.left_out
+    );
+    assert_eq!(fields(of_torchao)["optimizer"], "adamw8bit");
     for (name, here) in
         [("adamw_bnb_8bit", "adamw8bit"), ("paged_adamw_8bit", "paged-adamw8bit"), ("adafactor", "adafactor")]
     {

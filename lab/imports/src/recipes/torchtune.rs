@@ -16,7 +16,8 @@ pub(super) const KEYS: Table = &[
     (Whole("seed"), &["seed"]),
     (Number("clip-grad-norm"), &["clip_grad_norm"]),
     (Read, &["model", "tokenizer", "checkpointer", "dataset", "optimizer", "loss", "dtype", "enable_activation_checkpointing"]),
-    (Unsupported(Some("data-parallel")), &["fsdp", "fsdp_cpu_offload", "tensor_parallel_plan", "custom_sharded_layers"]),
+    (Unsupported(Some("data-parallel")), &["fsdp", "tensor_parallel_plan"]),
+    (Inexact("layers that are sharded alone are counted as the rest is"), &["custom_sharded_layers"]),
     (AboveOne(Some("data-parallel")), &[
         "tensor_parallel_dim", "data_parallel_shard_dim", "data_parallel_replicate_dim", "context_parallel_dim",
     ]),
@@ -24,6 +25,7 @@ pub(super) const KEYS: Table = &[
         "compile", "optimizer_in_bwd", "enable_activation_offloading", "quantizer", "teacher_model", "teacher_checkpointer", "kd_loss", "policy_model",
         "reward_and_value_model", "ref_checkpointer", "ref_policy_checkpointer", "value_checkpointer", "reward_checkpointer", "grpo_samples",
         "reward_functions", "ppo_epochs", "tasks", "prompt", "orchestration", "inference", "training", "postprocessing", "ac_mode", "enable_fp8_training",
+        "fsdp_cpu_offload",
     ]),
     (Inexact("evaluation is not counted"), &["run_val_every_n_steps"]),
     (Nothing, &[
@@ -45,7 +47,8 @@ const LAYERS: [(&str, &str); 4] =
 pub(super) fn settle(keys: &Keys<'_>, recipe: &str, taken: &mut Taken<'_>) -> Result<()> {
     taken.default("batch", 1);
     if recipe.contains("distributed") {
-        taken.unsupported("tune run", &recipe.into(), Some("data-parallel"));
+        // Its recipes wrap each layer by FSDP2, which shards parameters, gradients and states.
+        taken.fsdp("tune run", &recipe.into(), 3);
     }
     taken.note("the network is counted as transformers computes it, not as torchtune's own modules do");
     if keys.value("model").is_none() {
@@ -80,10 +83,11 @@ pub(super) fn settle(keys: &Keys<'_>, recipe: &str, taken: &mut Taken<'_>) -> Re
 fn model(model: &Keys<'_>, taken: &mut Taken<'_>) {
     let component = model.text("_component_").unwrap_or_default();
     let class = component.rsplit('.').next().unwrap_or_default();
-    for (name, on) in [("use_dora", "use_dora"), ("apply_lora_to_output", "apply_lora_to_output")] {
-        if model.is_on(name) {
-            taken.unsupported(on, &true.into(), None);
-        }
+    if model.is_on("apply_lora_to_output") {
+        taken.unsupported("apply_lora_to_output", &true.into(), None);
+    }
+    if model.is_on("use_dora") {
+        taken.set("dora", true);
     }
     if model.value("decoder_trainable").is_some() || model.value("fusion_trainable").is_some() {
         taken.unsupported(

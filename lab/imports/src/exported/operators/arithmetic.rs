@@ -97,6 +97,8 @@ pub(super) const TABLE: Table = &[
     }),
     ("maximum.default", |c| Ok(Made::tensor(ops::maximum(c.tensor("self")?, c.tensor("other")?)?))),
     ("minimum.default", |c| Ok(Made::tensor(ops::minimum(c.tensor("self")?, c.tensor("other")?)?))),
+    ("min.other", |c| Ok(Made::tensor(ops::minimum(c.tensor("self")?, c.tensor("other")?)?))),
+    ("max.other", |c| Ok(Made::tensor(ops::maximum(c.tensor("self")?, c.tensor("other")?)?))),
     ("eq.Scalar", |c| compared(c, "eq", |a, b| a == b)),
     ("ne.Scalar", |c| compared(c, "ne", |a, b| a != b)),
     ("lt.Scalar", |c| compared(c, "lt", |a, b| a < b)),

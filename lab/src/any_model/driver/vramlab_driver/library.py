@@ -29,6 +29,7 @@ def plan_of(source, options):
     if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = 0
         plan.build.append("config.decoder_start_token_id = 0")
+    keep_layers(plan, config)
     of_type(plan, config, options)
     alone = classes.text_alone(transformers, cls)
     if alone:
@@ -64,6 +65,15 @@ def of_class(transformers, source):
     plan.build = ["config = %s()" % kind.__name__]
     plan.notes.append("the sizes are the defaults of %s" % kind.__name__)
     return plan, cls, kind()
+
+
+def keep_layers(plan, config):
+    """Lets no step drop layers at random: the one that drops none takes most, and comes sooner or later."""
+    for name in ("layerdrop", "encoder_layerdrop", "decoder_layerdrop"):
+        if getattr(config, name, None):
+            plan.notes.append("%s is 0 in place of %r: a step that drops no layer takes most" % (name, getattr(config, name)))
+            plan.build.append("config.%s = 0.0" % name)
+            setattr(config, name, 0.0)
 
 
 def of_type(plan, config, options):

@@ -12,11 +12,11 @@ import re
 import sys
 import warnings
 
-from . import names, program, tuning
+from . import losses, names, program, tuning
 from .plan import Refused
 
 FIELDS = ("batch", "steps", "optimizer", "optimizer_impl", "precision", "accumulate", "clip", "zero_grad", "keep", "sequence", "head", "attention",
-          "choices", "checkpoint", "bits", "double_quant", "lora", "lora_target", "lora_dropout", "dora", "freeze")
+          "choices", "checkpoint", "bits", "double_quant", "lora", "lora_target", "lora_dropout", "dora", "freeze", "loss")
 
 
 def main():
@@ -91,6 +91,8 @@ def planned(word, config, options, layers=None):
     module = {"transformers": "library", "diffusers": "diffusion", "timm": "vision", "torchvision": "vision", "function": "own"}[source.kind]
     plan, model = importlib.import_module("." + module, __package__).plan_of(source, options)
     model = tuning.change(plan, model, options)
+    if options["loss"]:
+        losses.change(plan, model, options)
     wanted = options["checkpoint"]
     options["checkpoint"] = checkpointed(model, wanted, plan, options["lora"]) if wanted else []
     return plan, model
