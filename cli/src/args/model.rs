@@ -9,6 +9,7 @@ use lab::exported::Reads;
 use lab::huggingface::{AttentionMask, Head, Keep, Release, Script};
 use lab::models::Recompute;
 use lab::run::{AttentionName, LossChoice, ModelSpec, UsualRelease};
+use lab::training::CheckpointSave;
 
 use super::values;
 
@@ -67,6 +68,10 @@ pub(crate) struct ModelArgs {
     /// a .pt2 (not sqrt): a numbered module, or modules by paths such as 'h.*' [default: none].
     #[arg(long, value_name = "WHAT")]
     pub checkpoint: Option<Recompute>,
+    /// Keep the results of these operators of recomputed blocks, as create_selective_checkpoint_contexts does: some of mm, mm:2 (every second one, as
+    /// torchtitan), addmm, bmm, matmuls (all three), attention (fused kernels), convolution [default: none].
+    #[arg(long, value_name = "OPERATORS", requires = "checkpoint")]
+    pub checkpoint_save: Option<CheckpointSave>,
     /// The head on the hidden states (transformers) [default: that of the class in `architectures`; without one, the language model's].
     #[arg(long, value_name = "NAME", value_parser = values::one_of::<Head>(Head::NAMES))]
     pub head: Option<Head>,
@@ -87,6 +92,13 @@ pub(crate) struct ModelArgs {
     /// length, with padding at the end) (transformers) [default: none].
     #[arg(long, value_name = "KIND", value_parser = values::one_of::<AttentionMask>(AttentionMask::NAMES))]
     pub attention_mask: Option<AttentionMask>,
+    /// Score the last N tokens of each example alone, and take the loss of their labels: logits_to_keep (decoders of transformers) [default: all].
+    #[arg(long, value_name = "N")]
+    pub logits_to_keep: Option<usize>,
+    /// Each example holds N texts, told apart by position_ids without an attention_mask, as packing trainers pass them (decoders of transformers)
+    /// [default: one text, without position_ids].
+    #[arg(long, value_name = "N")]
+    pub packing: Option<usize>,
     /// Make the network on the device (`with torch.device("cuda")`), instead of making it in main memory and moving it (transformers).
     #[arg(long)]
     pub built_on_device: bool,
@@ -136,11 +148,14 @@ impl ModelArgs {
             dropout: args.dropout,
             attention: args.attention,
             checkpoint: args.checkpoint,
+            checkpoint_save: args.checkpoint_save,
             head: args.head,
             choices: args.choices,
             transformers: args.transformers,
             keep: args.keep,
             attention_mask: args.attention_mask,
+            logits_to_keep: args.logits_to_keep,
+            packing: args.packing,
             built_on_device: args.built_on_device,
             load_in_4bit: args.load_in_4bit,
             load_in_8bit: args.load_in_8bit,

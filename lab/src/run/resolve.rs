@@ -169,6 +169,7 @@ fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSet
         hold: spec.shape.hold.unwrap_or_default(),
         channels_last: spec.shape.channels_last,
         save_on_cpu: spec.shape.save_on_cpu,
+        checkpoint_save: spec.model.checkpoint_save.clone(),
         steps: 0,
         optimizer: optimizer(spec, says.optimizer, &defaults)?,
         freeze: training.freeze.clone(),
@@ -253,10 +254,14 @@ fn lora(spec: &RunSpec, network: &Network) -> Result<Option<Lora>> {
 
 /// Refuses a loss of hidden states where it was not recorded.
 fn check_end(spec: &RunSpec, run: &RunSettings) -> Result<()> {
+    let of_a_data_set = spec.training.data.as_deref().is_some_and(|data| data != "synthetic");
+    if of_a_data_set && spec.model.logits_to_keep.is_some() {
+        let problem = "the accuracy on a data set needs the scores of all tokens; leave out --data";
+        return Err(Error::usage("logits-to-keep", problem));
+    }
     if spec.model.loss.and_then(LossChoice::end).is_none() {
         return Ok(());
     }
-    let of_a_data_set = spec.training.data.as_deref().is_some_and(|data| data != "synthetic");
     let of_liger = spec.model.loss == Some(LossChoice::Liger);
     let problem = match spec {
         _ if of_liger && run.precision.autocast().is_some() => {

@@ -7,7 +7,7 @@ use lab_imports::exported::Reads;
 use lab_imports::huggingface::{AttentionMask, Head, Keep, REPRESENTED, Release, Script};
 use lab_models::{Freeze, LoraTarget, Recompute};
 use lab_training::pipeline;
-use lab_training::{Ema, Evaluation, Hold, OptimizerKind, Precision, SavedOn, Turns};
+use lab_training::{CheckpointSave, Ema, Evaluation, Hold, OptimizerKind, Precision, SavedOn, Turns};
 use memcore::profile::ConvolutionWorkspaces;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -87,6 +87,8 @@ pub struct ModelSpec {
     pub attention: Option<AttentionName>,
     /// What is computed again in backward instead of being kept.
     pub checkpoint: Option<Recompute>,
+    /// The operators whose results are kept of blocks that are computed again; none unless said.
+    pub checkpoint_save: Option<CheckpointSave>,
     /// The head of a `config.json`'s network; that of `architectures` by default.
     pub head: Option<Head>,
     /// Texts that an example of multiple choice has; 4 by default.
@@ -97,6 +99,10 @@ pub struct ModelSpec {
     pub keep: Option<Keep>,
     /// The `attention_mask` of a batch.
     pub attention_mask: Option<AttentionMask>,
+    /// Last tokens of an example that are given scores; all unless said.
+    pub logits_to_keep: Option<usize>,
+    /// Texts in an example, told apart by their positions; one, without positions, unless said.
+    pub packing: Option<usize>,
     /// True if the network is made on the device, not in main memory.
     pub built_on_device: bool,
     /// True if linear layers have weights of 4 bits, by bitsandbytes.

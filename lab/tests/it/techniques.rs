@@ -205,3 +205,18 @@ fn an_optimizer_that_its_library_computes_is_not_trained() {
 fn other_optimizers_of_bitsandbytes_take_what_it_takes() {
     compare("optimizers_bitsandbytes_others", 12);
 }
+
+#[test]
+fn blocks_that_keep_results_of_operators_take_what_pytorch_takes() {
+    compare("saved", 17);
+}
+
+#[test]
+fn scores_of_the_last_tokens_take_what_transformers_takes() {
+    compare("last", 9);
+}
+
+#[test]
+fn texts_in_one_example_take_what_transformers_takes() {
+    compare("packed", 13);
+}

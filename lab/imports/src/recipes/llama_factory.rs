@@ -17,7 +17,7 @@ pub(super) const KEYS: Table = &[
     (Read, &[
         "model_name_or_path", "stage", "do_train", "finetuning_type", "lora_rank", "lora_target", "lora_dropout", "quantization_bit",
         "quantization_method", "bf16", "fp16", "pure_bf16", "disable_gradient_checkpointing", "use_reentrant_gc", "flash_attn", "optim",
-        "gradient_checkpointing", "gradient_checkpointing_kwargs", "packing", "neat_packing",
+        "gradient_checkpointing", "gradient_checkpointing_kwargs", "packing", "neat_packing", "use_dora", "double_quantization",
     ]),
     (Unsupported(Some("data-parallel")), &["deepspeed", "fsdp", "use_ray"]),
     (AboveOne(Some("data-parallel")), &[
@@ -26,7 +26,7 @@ pub(super) const KEYS: Table = &[
     ]),
     (Unsupported(Some("optimizer")), &["use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon"]),
     (Unsupported(None), &[
-        "use_llama_pro", "mixture_of_depths", "additional_target", "use_dora", "use_unsloth", "use_unsloth_gc", "use_kt", "use_mca",
+        "use_llama_pro", "mixture_of_depths", "additional_target", "use_unsloth", "use_unsloth_gc", "use_kt", "use_mca",
         "use_megatron_bridge", "use_hyper_parallel", "fp8", "shift_attn", "use_asft_loss", "upcast_layernorm", "upcast_lmhead_output", "ref_model",
         "reward_model", "train_from_scratch", "module_dropout", "create_new_adapter", "adapter_name_or_path",
     ]),
@@ -41,7 +41,7 @@ pub(super) const KEYS: Table = &[
         "freeze_vision_tower", "freeze_multi_modal_projector", "freeze_language_model",
     ]),
     (Inexact("evaluation is not counted"), &["val_size", "eval_dataset"]),
-    (Inexact("the setting is not counted"), &["rope_scaling", "loraplus_lr_ratio", "double_quantization", "compute_accuracy", "moe_aux_loss_coef"]),
+    (Inexact("the setting is not counted"), &["rope_scaling", "loraplus_lr_ratio", "compute_accuracy", "moe_aux_loss_coef"]),
     (Nothing, &[
         "adapter_folder", "cache_dir", "use_fast_tokenizer", "split_special_tokens", "init_special_tokens", "model_revision", "low_cpu_mem_usage",
         "offload_folder", "use_kv_cache", "infer_dtype", "infer_backend", "hf_hub_token", "ms_hub_token", "om_hub_token", "print_param_status",
@@ -85,6 +85,9 @@ pub(super) fn settle(keys: &Keys<'_>, taken: &mut Taken<'_>) -> Result<()> {
                 _ => taken.targets(keys, "lora_target"),
             };
             taken.adapters(keys.whole("lora_rank").unwrap_or(RANK), target, keys.number("lora_dropout"));
+            if keys.is_on("use_dora") {
+                taken.set("dora", true);
+            }
         }
         "full" => {}
         _ => {
@@ -119,7 +122,13 @@ fn quantized(keys: &Keys<'_>, taken: &mut Taken<'_>) {
     let Some(bits) = keys.value("quantization_bit") else { return };
     let by_bnb = matches!(keys.text("quantization_method").unwrap_or("bnb"), "bnb" | "bitsandbytes");
     match bits.as_u64() {
-        Some(4) if by_bnb => taken.set("load-in-4bit", true),
+        Some(4) if by_bnb => {
+            taken.set("load-in-4bit", true);
+            // LLaMA-Factory's own default.
+            if keys.value("double_quantization").is_none_or(|value| *value == Value::Bool(true)) {
+                taken.set("double-quant", true);
+            }
+        }
         Some(8) if by_bnb => taken.set("load-in-8bit", true),
         _ => return taken.unsupported("quantization_bit", bits, Some("load-in-4bit")),
     }

@@ -11,6 +11,8 @@ pub(super) mod size {
     /// A setting outside of the script.
     pub(in crate::run) const SETTING: u32 = 1;
     pub(in crate::run) const LINE: u32 = 2;
+    /// A line, and another package.
+    pub(in crate::run) const PACKAGE: u32 = 4;
     /// Fewer examples at a time; a little more for each further division.
     pub(in crate::run) const SPLIT: u32 = 4;
     /// Copies between card and host in each step.
