@@ -34,12 +34,13 @@ pub(super) const KEYS: Table = &[
     (Unsupported(None), &[
         "rl", "reward_model", "process_reward_model", "ebft", "trl", "vllm", "relora", "lisa_n_layers", "gptq", "qat", "fp8",
         "lora_modules_to_save", "lora_target_parameters", "peft_layers_to_transform", "peft_layer_replication", "peft_trainable_token_indices",
-        "lora_rank_pattern", "torch_compile", "activation_offloading", "layer_offloading", "selective_checkpointing", "tiled_mlp", "use_onebitllms",
+        "lora_rank_pattern", "torch_compile", "activation_offloading", "layer_offloading", "tiled_mlp", "use_onebitllms",
         "quantize_moe_experts", "model_quantization_config", "optim_args", "optim_target_modules", "peft_autocast_adapter_dtype", "reinit_weights",
         "llmcompressor", "diffusion", "lora_embedding_kernel", "shrink_embeddings", "qlora_sharded_model_loading", "dynamic_checkpoint",
         "auto_find_batch_size", "overrides_of_model_config", "model_config", "trainer_cls",
     ]),
     (Unsupported(Some("freeze")), &["freeze_mm_modules"]),
+    (Unsupported(Some("checkpoint-save")), &["selective_checkpointing"]),
     (Unsupported(Some("lora")), &["lora_model_dir", "lora_on_cpu"]),
     (Inexact("vramlab does not support Liger's kernels, which keep less"), &[
         "liger_rope", "liger_rms_norm", "liger_layer_norm", "liger_glu_activation", "liger_rms_norm_gated", "liger_use_token_scaling",
