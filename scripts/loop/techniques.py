@@ -83,6 +83,13 @@ LIGER = [
     ("liger", "hf-opt", NARROW), ("liger", "hf-wide", NARROW | RANK_16), ("liger", "hf-wide", NARROW | {"save-on-cpu": "pinned"}), ("liger", "hf-qwen2", TWICE),
 ]
 
+# The same under autocast over 16-bit weights, in networks whose last norm keeps their type.
+BOTH = {"precision": "bf16-autocast-bf16"}
+LIGER_AUTOCAST = [
+    ("liger", "hf-llama", BOTH), ("liger", "hf-llama", BOTH | TWICE), ("liger", "hf-qwen2", BOTH | BLOCKS), ("liger", "hf-wide", BOTH | RANK_16), ("liger", "hf-qwen2", BOTH | TWICE),
+    ("liger", "hf-wide", BOTH | {"checkpoint": "1"}),
+]
+
 # Adapters over a base, most of 4 or 8 bits, in bfloat16: optimizer, network, further fields.
 ADAPTED, RANK_64 = RANK_16, {"lora": 64, "lora-target": "all-linear"}
 FOUR, EIGHT, NESTED = {"load-in-4bit": True}, {"load-in-8bit": True}, {"load-in-4bit": True, "double-quant": True}
@@ -205,7 +212,7 @@ def program(name, network, fields):
 
 
 GROUPS: "dict[str, list]" = {"optimizers_torch": OF_TORCH, "optimizers_factored": FACTORED, "optimizers_bitsandbytes": OF_BITSANDBYTES,
-                             "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS, "liger": LIGER, "tuned": TUNED, "offloaded": OFFLOADED, "selected": SELECTED,
+                             "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS, "liger": LIGER, "liger_autocast": LIGER_AUTOCAST, "tuned": TUNED, "offloaded": OFFLOADED, "selected": SELECTED,
                              "saved": SAVED, "last": LAST, "packed": PACKED,
                              "combined": drawn(30, 49)}
 
@@ -406,8 +413,8 @@ def run(row, case, host):
     fields, network = case["fields"], case["network"]
     offload = {"saved": host.saved(fields["save-on-cpu"])} if "save-on-cpu" in fields else {}
     optimized, batch = optimizer_of(fields), fields["batch"]
-    dtype = {"bf16": torch.bfloat16}.get(fields.get("precision"), torch.float32)
-    autocast = torch.bfloat16 if fields.get("precision") == "autocast-bf16" else None
+    dtype = torch.bfloat16 if str(fields.get("precision")).startswith("bf16") else torch.float32
+    autocast = torch.bfloat16 if str(fields.get("precision")).endswith("autocast-bf16") else None
     if network in CONFIGS:
         family, sizes = CONFIGS[network]
         return loops.of_transformers(row, family, (batch,), (fields["sequence"],), STEPS, dtype=dtype, optimized=optimized,
@@ -453,7 +460,7 @@ def recorded(case):
 
 def main():
     if sys.argv[1:]:
-        made: typing.Any = {"ends": ended, "liger": ended, "tuned": tuned, "offloaded": offloaded, "selected": selected, "saved": saved,
+        made: typing.Any = {"ends": ended, "liger": ended, "liger_autocast": ended, "tuned": tuned, "offloaded": offloaded, "selected": selected, "saved": saved,
                             "last": counted("logits-to-keep"), "packed": counted("packing"), "combined": combined}.get(sys.argv[1], program)
         print(json.dumps([made(*words) for words in GROUPS[sys.argv[1]]]))
     else:

@@ -43,7 +43,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("checkpoint(block, x, use_reentrant=False)", Some(("gradient_checkpointing", "true")), "FSDP: fsdp_activation_checkpointing", "--checkpoint blocks"),
     row("create_selective_checkpoint_contexts([aten.mm, …])", None, "torchtitan: selective_ac_option: op", "--checkpoint blocks --checkpoint-save mm:2,attention"),
     row("model(…, logits_to_keep=64)", None, "", "--logits-to-keep 64"),
-    row("model(…, position_ids=position_ids)", Some(("packing", "true")), "axolotl: sample_packing", "--packing 4"),
+    row("model(…, position_ids=position_ids)", None, "", "--packing 4"),
     row("torch.autograd.graph.save_on_cpu(pin_memory=True)", None, "", "--save-on-cpu=pinned"),
     row("attention as matmul, softmax, matmul", Some(("attn_implementation", "\"eager\"")), "", "--attention eager"),
     row("scaled_dot_product_attention", Some(("attn_implementation", "\"sdpa\"")), "", "--attention sdpa"),

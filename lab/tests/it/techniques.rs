@@ -144,6 +144,7 @@ fn techniques_together_take_what_the_libraries_take() {
 #[test]
 fn ligers_loss_takes_what_it_takes() {
     compare("liger", 9);
+    compare("liger_autocast", 6);
 }
 
 /// PEFT's adapters over weights of bitsandbytes, with its optimizers: 8-bit, paged, of three steps under checkpointing.

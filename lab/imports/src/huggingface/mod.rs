@@ -312,11 +312,15 @@ impl Pretrained {
         Some(LoraTarget::names(names))
     }
 
+    /// True for a decoder with RMS norms.
+    pub fn has_rms_norms(&self) -> bool {
+        matches!(self.name.as_str(), "gemma" | "llama" | "mistral" | "phi3" | "qwen2" | "qwen3")
+    }
+
     /// Returns the layers whose weights bitsandbytes leaves as they are, of a language model whose other linear layers it quantizes; `None` for a network that was not
     /// recorded with such weights.
     pub fn not_quantized(&self) -> Option<Vec<String>> {
-        let recorded = matches!(self.name.as_str(), "gemma" | "llama" | "mistral" | "phi3" | "qwen2" | "qwen3");
-        (recorded && self.is_language_model()).then(|| vec!["lm_head".into()])
+        (self.has_rms_norms() && self.is_language_model()).then(|| vec!["lm_head".into()])
     }
 
     /// True if its head gives scores of tokens.
