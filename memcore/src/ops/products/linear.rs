@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::matmul::matmul;
+use super::matmul::matmul_of;
 use super::matrices::addmm;
 use crate::autograd::{Tensor, is_watched};
 use crate::context;
@@ -13,7 +13,7 @@ use crate::ops::shape::view::{reshape, t, view};
 
 /// `x @ weightᵀ + bias` over the last dimension: `[.., in] → [.., out]` with a weight `[out, in]`.
 ///
-/// As PyTorch: the weight is transposed by a view; with a bias, leading dimensions are flattened by a view for `addmm`; without one, [`matmul`] chooses.
+/// As PyTorch: the weight is transposed by a view; with a bias, leading dimensions are flattened by a view for `addmm`; without one, [`matmul`](super::matmul()) chooses.
 ///
 /// # Errors
 /// [`Error::Shape`] if the sizes do not fit; errors of the device.
@@ -31,15 +31,16 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
     let mut dims: SmallVec<[usize; 6]> = lead.into();
     dims.push(*out);
     let rows = lead.iter().product();
+    let product = |x: &Tensor| matmul_of(x, &t(weight)?, weight.requires_grad());
     let Some(bias) = &bias else {
         if lead.is_empty() {
-            return view(&matmul(&reshape(x, &[rows, inner])?, &t(weight)?)?, &dims);
+            return view(&product(&reshape(x, &[rows, inner])?)?, &dims);
         }
-        return matmul(x, &t(weight)?);
+        return product(x);
     };
     // If the input is not contiguous, PyTorch makes the product by itself, then adds the bias to it: in place, unless a mode sees its operators.
     if x.rank() > 2 && !x.array().layout().is_contiguous() {
-        let product = matmul(x, &t(weight)?)?;
+        let product = product(x)?;
         return if is_watched() { add(&product, bias) } else { add_(&product, bias) };
     }
     // The order of the two views decides which of their gradients the engine finishes first.
