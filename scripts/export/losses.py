@@ -2,6 +2,7 @@
 
     python losses.py FOLDER                 FOLDER/NAME-weights.pt2.gz and FOLDER/losses.json
     python losses.py FOLDER optimizers      FOLDER/optimizer_losses.json: the convolutional network with every optimizer of torch.optim
+    python losses.py FOLDER tuned           FOLDER/tuned_losses.json: networks of which some parameters are frozen, one with PEFT's adapters
 
 Twenty steps of AdamW (lr 1e-3) on one batch, which is drawn as vramlab draws it: the same numbers on every machine.
 """
@@ -72,13 +73,39 @@ def train(model, inputs, loss, optimized=torch.optim.AdamW):
     return losses
 
 
+# Optimizers that the programs of `scripts/loop/techniques.py` have by other names.
+USUAL: "dict[str, tuple[str, dict]]" = {"sgd": ("SGD", {}), "momentum": ("SGD", {"momentum": 0.9}), "adam": ("Adam", {}), "adamw": ("AdamW", {}), "adagrad": ("Adagrad", {})}
+
+
+def adapted_gpt():
+    """The decoder with adapters of PEFT on all of its linear layers but the last."""
+    import peft
+
+    config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["attn", "proj", "fc", "out"])
+    return peft.inject_adapter_in_model(config, small_gpt())
+
+
+def tuned(folder, batch, runs):
+    """The losses of networks of which some parameters are frozen: a network, and the patterns that `--freeze` takes."""
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../loop"))
+    import loops
+
+    losses = {}
+    for name, patterns in [("cnn", "*,!fc"), ("cnn", "conv1,norm"), ("gpt", "h"), ("gpt", "wpe,h.0.attn"), ("adapted", "*,!*lora*")]:
+        make, inputs, loss = runs[name]
+        torch.manual_seed(0)
+        losses[f"{name} {patterns}"] = train(loops.freeze(make().train(), patterns), inputs, loss)
+    with open(os.path.join(folder, "tuned_losses.json"), "w") as file:
+        json.dump({"torch": torch.__version__, "batch": batch, "losses": losses}, file)
+
+
 def with_optimizers(folder, batch, make, inputs, loss):
     """The losses of one network with every optimizer of torch.optim by its name."""
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../loop"))
     import techniques
 
     losses = {}
-    for name, (kind, arguments) in techniques.TORCH.items():
+    for name, (kind, arguments) in {**USUAL, **techniques.TORCH}.items():
         torch.manual_seed(0)
         losses[name] = train(make().train(), inputs, loss, functools.partial(getattr(torch.optim, kind), **arguments))
     with open(os.path.join(folder, "optimizer_losses.json"), "w") as file:
@@ -102,6 +129,9 @@ def main():
     }
     if sys.argv[2:] == ["optimizers"]:
         return with_optimizers(folder, batch, *runs["cnn"])
+    runs["adapted"] = (adapted_gpt, *runs["gpt"][1:])
+    if sys.argv[2:] == ["tuned"]:
+        return tuned(folder, batch, runs)
     recorded = {}
     for name, (make, inputs, loss) in runs.items():
         torch.manual_seed(0)
@@ -110,6 +140,8 @@ def main():
         program = torch.export.export(model, tuple(x[:2] for x in inputs), dynamic_shapes=tuple({0: dim} for _ in inputs), strict=False)
         with open(os.path.join(folder, name + "-weights.pt2.gz"), "wb") as file:
             file.write(archived(program, weights=True))
+        if name == "adapted":
+            continue
         recorded[name] = train(model, inputs, loss)
     with open(os.path.join(folder, "losses.json"), "w") as file:
         json.dump({"torch": torch.__version__, "batch": batch, "losses": recorded}, file)

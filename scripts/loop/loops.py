@@ -155,9 +155,11 @@ def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1
 
 
 def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps=6, every=0, size=4, average=False, hold=("inputs", "outputs", "loss"),
-                    frozen="", dtype=torch.float32, accumulate=1, adapters=None, optimized=slow_adamw, checkpoints=False, autocast=None, loss_of=None, saved=contextlib.nullcontext, **sizes):
+                    frozen="", dtype=torch.float32, accumulate=1, adapters=None, optimized=slow_adamw, checkpoints=False, contexts=None, last=0, texts=0, autocast=None, loss_of=None,
+                    saved=contextlib.nullcontext, **sizes):
     """A small network of transformers, by its own loss, or by `loss_of(model, batch)`; returns its configuration. `adapters` puts some on it before it is
-    moved, and its forward pass is computed within `saved`. `checkpoints`: all blocks, or those whose numbers it is true for."""
+    moved, and its forward pass is computed within `saved`. `checkpoints`: all blocks, or those whose numbers it is true for; `contexts` makes the contexts of
+    such a block. `last`: the tokens that have scores, all for 0. `texts`: the texts that each example consists of, told apart by their positions."""
     import transformers
 
     config = getattr(transformers, name + "Config")(**sizes)
@@ -166,7 +168,7 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
     model = (adapters(model) if adapters else model).to(DEVICE)
     model.train()
     if checkpoints:
-        model.gradient_checkpointing_enable()
+        model.gradient_checkpointing_enable({"use_reentrant": False, "context_fn": contexts} if contexts else None)
         if callable(checkpoints):
             layers = [part for part in model.modules() if isinstance(part, transformers.modeling_layers.GradientCheckpointingLayer)]
             for block, layer in enumerate(layers):
@@ -196,7 +198,10 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
         for micro in range(accumulate):
             at = f"s{step}." + (f"m{micro}." if accumulate > 1 else "")
             ids = torch.randint(5, config.vocab_size, (batches[step % len(batches)], lengths[step % len(lengths)]))
-            batch = {key: value.to(DEVICE) for key, value in {"input_ids": ids, "labels": ids.clone()}.items()}
+            loaded = {"input_ids": ids, "labels": ids.clone()}
+            if texts:
+                loaded["position_ids"] = (torch.arange(ids.shape[1]) % -(-ids.shape[1] // texts)).expand(ids.shape).contiguous()
+            batch = {key: value.to(DEVICE) for key, value in loaded.items()}
             row(at + "input")
             if micro == 0:
                 optimizer.zero_grad()
@@ -204,6 +209,9 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
             with saved(), torch.autocast("cuda", dtype=autocast, enabled=autocast is not None):
                 if loss_of:
                     loss = loss_of(model, batch)
+                elif last:
+                    out = model(**{**batch, "labels": batch["labels"][:, -last:]}, logits_to_keep=last)
+                    loss = out.loss
                 else:
                     out = model(**batch)
                     loss = out.loss

@@ -83,6 +83,13 @@ LIGER = [
     ("liger", "hf-opt", NARROW), ("liger", "hf-wide", NARROW | RANK_16), ("liger", "hf-wide", NARROW | {"save-on-cpu": "pinned"}), ("liger", "hf-qwen2", TWICE),
 ]
 
+# The same under autocast over 16-bit weights, in networks whose last norm keeps their type.
+BOTH = {"precision": "bf16-autocast-bf16"}
+LIGER_AUTOCAST = [
+    ("liger", "hf-llama", BOTH), ("liger", "hf-llama", BOTH | TWICE), ("liger", "hf-qwen2", BOTH | BLOCKS), ("liger", "hf-wide", BOTH | RANK_16), ("liger", "hf-qwen2", BOTH | TWICE),
+    ("liger", "hf-wide", BOTH | {"checkpoint": "1"}),
+]
+
 # Adapters over a base, most of 4 or 8 bits, in bfloat16: optimizer, network, further fields.
 ADAPTED, RANK_64 = RANK_16, {"lora": 64, "lora-target": "all-linear"}
 FOUR, EIGHT, NESTED = {"load-in-4bit": True}, {"load-in-8bit": True}, {"load-in-4bit": True, "double-quant": True}
@@ -110,6 +117,28 @@ SELECTED = [
     ("blocks:2", "hf-gpt2", {}), ("blocks:2", "hf-llama", NARROW), ("0", "hf-llama", {}), ("0,2", "hf-wide", NARROW), ("1", "hf-qwen2", AUTOCAST),
     ("blocks:2", "hf-neox", TWICE), ("0", "hf-opt", {}), ("blocks:3", "hf-wide", NARROW | RANK_16), ("0,2", "hf-gpt2", AUTOCAST | PINNED),
     ("blocks:2", "hf-qwen2", NARROW | {"loss": "chunked:4"}), ("1", "hf-wide", NARROW | RANK_16 | NESTED | EIGHT_BITS), ("2", "hf-gpt2", {"save-on-cpu": "pageable"}),
+]
+
+# Blocks that are computed again but for the results of some operators (`create_selective_checkpoint_contexts`): which operators, network, further fields.
+SAVED = [
+    ("mm", "hf-llama", {}), ("mm,attention", "hf-llama", NARROW), ("mm:2,attention", "hf-llama", AUTOCAST), ("mm:2,attention", "hf-wide", NARROW | RANK_16),
+    ("matmuls,attention", "hf-gpt2", {}), ("addmm", "hf-gpt2", AUTOCAST | TWICE), ("attention", "hf-qwen2", NARROW), ("matmuls,attention", "hf-qwen2", AUTOCAST | {"checkpoint": "1"}),
+    ("matmuls", "hf-neox", NARROW), ("matmuls,attention", "hf-opt", {"checkpoint": "blocks:2"}), ("mm,attention", "hf-llama", NARROW | {"loss": "chunked:4"}),
+    ("mm:2,attention", "hf-wide", NARROW | RANK_16 | NESTED | EIGHT_BITS), ("matmuls", "gpt", {}), ("addmm", "gpt", {}), ("bmm", "gpt", {}), ("addmm", "mlp", {}),
+    ("attention", "hf-gpt2", NARROW | PINNED),
+]
+
+# The scores of the last so many tokens, and their loss (`logits_to_keep`): how many, network, further fields.
+LAST = [
+    (16, "hf-llama", {}), (1, "hf-llama", NARROW), (20, "hf-gpt2", AUTOCAST), (7, "hf-qwen2", NARROW | BLOCKS), (40, "hf-qwen2", {}), (16, "hf-neox", NARROW | TWICE),
+    (8, "hf-opt", {}), (64, "hf-wide", NARROW | RANK_16), (32, "hf-wide", NARROW | PINNED),
+]
+
+# Several texts in each example, told apart by `position_ids`: how many, network, further fields.
+PACKED = [
+    (4, "hf-llama", {}), (2, "hf-llama", NARROW | BLOCKS), (3, "hf-gpt2", AUTOCAST | BLOCKS), (2, "hf-qwen2", NARROW), (3, "hf-qwen2", BLOCKS), (4, "hf-neox", NARROW | TWICE),
+    (2, "hf-opt", BLOCKS), (5, "hf-wide", NARROW | RANK_16 | BLOCKS), (4, "hf-llama", BLOCKS | {"batch": 1}), (4, "hf-wide", NARROW | {"batch": 1, "loss": "liger"}),
+    (7, "hf-neox", BLOCKS | {"checkpoint": "1"}), (2, "hf-gpt2", {"batch": 1}), (4, "hf-wide", NARROW | BLOCKS | {"batch": 1, "loss": "chunked:4"}),
 ]
 
 
@@ -156,6 +185,21 @@ def selected(which, network, fields):
             "fields": {**NETWORKS[network], "steps": STEPS, "optimizer": "adamw", "checkpoint": which, **fields}}
 
 
+def saved(which, network, fields):
+    """Blocks of which the results of some operators are kept."""
+    return {"name": f"{which} {network} {said(fields)}".strip(), "network": network,
+            "fields": {**NETWORKS[network], "steps": STEPS, "optimizer": "adamw", "checkpoint": "blocks", "checkpoint-save": which, **fields}}
+
+
+def counted(field):
+    """What makes a program with a number in this field."""
+    def made(number, network, fields):
+        return {"name": f"{number} {network} {said(fields)}".strip(), "network": network,
+                "fields": {**NETWORKS[network], "steps": STEPS, "optimizer": "adamw", field: number, **fields}}
+
+    return made
+
+
 def combined(network, fields):
     """A combination of techniques."""
     return {"name": f"{network} {said(fields)}", "network": network, "fields": {**NETWORKS[network], "steps": STEPS, **fields}}
@@ -168,7 +212,8 @@ def program(name, network, fields):
 
 
 GROUPS: "dict[str, list]" = {"optimizers_torch": OF_TORCH, "optimizers_factored": FACTORED, "optimizers_bitsandbytes": OF_BITSANDBYTES,
-                             "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS, "liger": LIGER, "tuned": TUNED, "offloaded": OFFLOADED, "selected": SELECTED,
+                             "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS, "liger": LIGER, "liger_autocast": LIGER_AUTOCAST, "tuned": TUNED, "offloaded": OFFLOADED, "selected": SELECTED,
+                             "saved": SAVED, "last": LAST, "packed": PACKED,
                              "combined": drawn(30, 49)}
 
 
@@ -227,7 +272,7 @@ def loss_of(name):
 
     def hidden_states(model, batch):
         inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-        return inner.base_model(input_ids=batch["input_ids"]).last_hidden_state
+        return inner.base_model(**{name: value for name, value in batch.items() if name != "labels"}).last_hidden_state
 
     def checkpointed(model, batch):
         hidden = hidden_states(model, batch)
@@ -271,6 +316,44 @@ def checkpoints_of(text):
     if text.startswith("blocks:"):
         return lambda block: (block + 1) % int(text.partition(":")[2]) == 0
     return lambda block: str(block) in text.split(",")
+
+
+# The operators of each word of `checkpoint-save`.
+MATMULS = ["mm", "addmm", "bmm"]
+ATTENTION = ["_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention"]
+
+
+def contexts_of(text):
+    """What makes the contexts of a block that is computed again but for the results of these operators; of `mm:2` every second one is computed again."""
+    import torch
+    from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+
+    words = text.split(",")
+    names = [name for word in words for name in {"matmuls": MATMULS, "attention": ATTENTION}.get(word, [word.partition(":")[0]])]
+    kept = [getattr(torch.ops.aten, name).default for name in names]
+    if "mm:2" not in words:
+        return functools.partial(create_selective_checkpoint_contexts, kept)
+
+    def contexts():
+        counts = {False: 0, True: 0}
+
+        def policy(ctx, op, *_, **__):
+            if op == torch.ops.aten.mm.default:
+                counts[ctx.is_recompute] += 1
+            saves = op in kept and not (op == torch.ops.aten.mm.default and counts[ctx.is_recompute] % 2 == 0)
+            return CheckpointPolicy.MUST_SAVE if saves else CheckpointPolicy.PREFER_RECOMPUTE
+
+        return create_selective_checkpoint_contexts(policy)
+
+    return contexts
+
+
+def computed_again(blocks, contexts):
+    """Computes these modules again in backward, but for what the contexts keep."""
+    from torch.utils.checkpoint import checkpoint
+
+    for block in blocks:
+        block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False, context_fn=contexts)
 
 
 class Host:
@@ -330,20 +413,28 @@ def run(row, case, host):
     fields, network = case["fields"], case["network"]
     offload = {"saved": host.saved(fields["save-on-cpu"])} if "save-on-cpu" in fields else {}
     optimized, batch = optimizer_of(fields), fields["batch"]
-    dtype = {"bf16": torch.bfloat16}.get(fields.get("precision"), torch.float32)
-    autocast = torch.bfloat16 if fields.get("precision") == "autocast-bf16" else None
+    dtype = torch.bfloat16 if str(fields.get("precision")).startswith("bf16") else torch.float32
+    autocast = torch.bfloat16 if str(fields.get("precision")).endswith("autocast-bf16") else None
     if network in CONFIGS:
         family, sizes = CONFIGS[network]
         return loops.of_transformers(row, family, (batch,), (fields["sequence"],), STEPS, dtype=dtype, optimized=optimized,
                                      adapters=adapted(fields) if "lora" in fields else None,
                                      accumulate=fields.get("accumulate", 1), checkpoints=checkpoints_of(fields.get("checkpoint")), autocast=autocast,
+                                     contexts=contexts_of(fields["checkpoint-save"]) if "checkpoint-save" in fields else None,
+                                     last=fields.get("logits-to-keep", 0), texts=fields.get("packing", 0),
                                      loss_of=loss_of(fields["loss"]) if "loss" in fields else None, **offload, **sizes)["config"]
     if network.startswith("export-"):
         loops.exported(row, network[len("export-"):], (batch,), STEPS, optimized=optimized, **offload)
         return None
     networks: dict[str, tuple] = {"mlp": (loops.mlp, loops.features), "gpt": (loops.Gpt, loops.tokens), "cnn": (loops.SimpleCnn, loops.pictures)}
-    model, data = networks[network]
-    loops.in_turn(row, model(), data, (batch,), steps=STEPS, optimized=optimized, **offload)
+    make, data = networks[network]
+    model = make()
+    if "checkpoint-save" in fields:
+        blocks = model.blocks if network == "gpt" else [torch.nn.Sequential(*model[number:number + 2]) for number in range(0, len(model) - 1, 2)]
+        computed_again(blocks, contexts_of(fields["checkpoint-save"]))
+        if network == "mlp":
+            model = torch.nn.Sequential(*blocks, model[-1])
+    loops.in_turn(row, model, data, (batch,), steps=STEPS, optimized=optimized, **offload)
     return None
 
 
@@ -369,7 +460,8 @@ def recorded(case):
 
 def main():
     if sys.argv[1:]:
-        made: typing.Any = {"ends": ended, "liger": ended, "tuned": tuned, "offloaded": offloaded, "selected": selected, "combined": combined}.get(sys.argv[1], program)
+        made: typing.Any = {"ends": ended, "liger": ended, "liger_autocast": ended, "tuned": tuned, "offloaded": offloaded, "selected": selected, "saved": saved,
+                            "last": counted("logits-to-keep"), "packed": counted("packing"), "combined": combined}.get(sys.argv[1], program)
         print(json.dumps([made(*words) for words in GROUPS[sys.argv[1]]]))
     else:
         print(*GROUPS, sep="\n")

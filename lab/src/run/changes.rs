@@ -99,7 +99,7 @@ fn ranks(spec: &RunSpec) -> Vec<Change> {
 /// Single lines of the script.
 fn lines(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
     let model = &spec.model;
-    let mut changes = Vec::new();
+    let mut changes: Vec<Change> = ends::selective_checkpointing(spec, session).into_iter().collect();
     if model.checkpoint.clone().unwrap_or_default() == Recompute::None {
         let own = "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)";
         let line = match (script, &session.network) {
@@ -112,7 +112,7 @@ fn lines(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
             (Script::Trainer, _) => "gradient_checkpointing=True".into(),
         };
         changes.push(Change::new((Axis::Checkpoint, size::LINE), CHECKPOINTING.words, line, |spec| {
-            spec.model.checkpoint = Some(Recompute::Blocks);
+            (spec.model.checkpoint, spec.model.checkpoint_save) = (Some(Recompute::Blocks), None);
         }));
     }
     // Networks of transformers use fused attention by default; this program's own use eager attention.
@@ -133,7 +133,7 @@ fn lines(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
             spec.model.keep = Some(Keep::Loss);
         }));
     }
-    changes.extend(ends::loss(spec, session));
+    changes.extend(ends::losses(spec, session));
     changes.extend(ends::saved_on_host(spec, session));
     if !session.run.set_to_none {
         let line = "optimizer.zero_grad(set_to_none=True)";
@@ -154,7 +154,9 @@ pub(super) fn checkpointed(spec: &RunSpec, session: &Session, blocks: &[usize], 
             format!("layer.gradient_checkpointing = number in ({numbers},) for each GradientCheckpointingLayer")
         }
     };
-    Change::new((Axis::Checkpoint, size::LINE), words, line, move |spec| spec.model.checkpoint = Some(numbers.clone()))
+    Change::new((Axis::Checkpoint, size::LINE), words, line, move |spec| {
+        (spec.model.checkpoint, spec.model.checkpoint_save) = (Some(numbers.clone()), None);
+    })
 }
 
 /// Forms of the optimizer that take less, the least last.

@@ -13,7 +13,7 @@ pub const RIVALS: [(&str, &str); 4] =
     [("model", "model-file"), ("load", "resume"), ("batch", "batches"), ("load-in-4bit", "load-in-8bit")];
 
 /// Fields that cannot be combined.
-const EXCLUSIVE: [(&str, &str); 18] = [
+const EXCLUSIVE: [(&str, &str); 27] = [
     ("lora", "freeze"),
     ("lora", "adversary"),
     ("lora", "channels-last"),
@@ -27,6 +27,15 @@ const EXCLUSIVE: [(&str, &str); 18] = [
     ("save-on-cpu", "data-parallel"),
     ("save-on-cpu", "devices"),
     ("save-on-cpu", "schedule"),
+    ("checkpoint-save", "adversary"),
+    ("checkpoint-save", "data-parallel"),
+    ("checkpoint-save", "devices"),
+    ("logits-to-keep", "loss"),
+    ("logits-to-keep", "data-parallel"),
+    ("logits-to-keep", "devices"),
+    ("logits-to-keep", "eval-every"),
+    ("packing", "data-parallel"),
+    ("packing", "devices"),
     ("data-parallel", "devices"),
     ("backend", "devices"),
     ("device", "devices"),
@@ -35,7 +44,8 @@ const EXCLUSIVE: [(&str, &str); 18] = [
 ];
 
 /// Fields that have a meaning only beside another one.
-const NEEDS: [(&str, &str); 13] = [
+const NEEDS: [(&str, &str); 14] = [
+    ("checkpoint-save", "checkpoint"),
     ("lora-target", "lora"),
     ("lora-dropout", "lora"),
     ("dora", "lora"),
@@ -313,7 +323,7 @@ mod tests {
         let all: Value = serde_json::from_str(
             r#"{
             "model": "gpt", "adversary": "discriminator.pt2", "layers": 2, "width": 64, "heads": 2, "sequence": 8, "vocabulary": 24, "features": 1, "image": 32, "classes": 5,
-            "dropout": 0.5, "attention": "eager", "checkpoint": "1,3", "head": "causal-lm", "choices": 2, "transformers": "4.51",
+            "dropout": 0.5, "attention": "eager", "checkpoint": "1,3", "checkpoint-save": "mm,attention", "logits-to-keep": 4, "packing": 2, "head": "causal-lm", "choices": 2, "transformers": "4.51",
             "keep": "loss", "attention-mask": "padded", "built-on-device": true, "load-in-4bit": true, "double-quant": true, "loop": "trainer", "loss": "mean", "tied": true, "keep-intermediate": true,
             "batches": "2,1", "lengths": "8,4", "eval-every": 2, "eval-batch": 4, "eval-steps": 3, "eval-keep": "logits", "ema": "model", "hold": "inputs,loss", "channels-last": true, "save-on-cpu": "pinned", "steps": 3, "data": "digits", "optimizer": "adamw", "optimizer-impl": "fused", "freeze": "embed,!head", "lora": 16, "lora-target": "q_proj,v_proj", "lora-dropout": 0.25, "dora": true, "lr": 0.1, "weight-decay": 0.0,
             "nesterov": true, "amsgrad": true, "maximize": true, "capturable": true, "precision": "autocast-bf16", "accumulate": 2,

@@ -342,6 +342,8 @@ impl ModelSpec {
             load_as: self.release().loads_as(),
             script: self.script.unwrap_or(Script::Plain),
             end: self.loss.and_then(LossChoice::end).unwrap_or_default(),
+            logits_to_keep: self.logits_to_keep,
+            packing: self.packing,
             ..huggingface::Options::default()
         }
     }
@@ -377,6 +379,8 @@ impl ModelSpec {
             ("transformers", self.transformers.is_some()),
             ("keep", self.keep.is_some()),
             ("attention-mask", self.attention_mask.is_some()),
+            ("logits-to-keep", self.logits_to_keep.is_some()),
+            ("packing", self.packing.is_some()),
             ("built-on-device", self.built_on_device),
             ("loop", self.script.is_some()),
         ];

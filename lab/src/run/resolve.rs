@@ -169,6 +169,7 @@ fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSet
         hold: spec.shape.hold.unwrap_or_default(),
         channels_last: spec.shape.channels_last,
         save_on_cpu: spec.shape.save_on_cpu,
+        checkpoint_save: spec.model.checkpoint_save.clone(),
         steps: 0,
         optimizer: optimizer(spec, says.optimizer, &defaults)?,
         freeze: training.freeze.clone(),
@@ -252,15 +253,23 @@ fn lora(spec: &RunSpec, network: &Network) -> Result<Option<Lora>> {
 }
 
 /// Refuses a loss of hidden states where it was not recorded.
-fn check_end(spec: &RunSpec, run: &RunSettings) -> Result<()> {
+fn check_end(spec: &RunSpec, network: &Network, run: &RunSettings) -> Result<()> {
+    let of_a_data_set = spec.training.data.as_deref().is_some_and(|data| data != "synthetic");
+    if of_a_data_set && spec.model.logits_to_keep.is_some() {
+        let problem = "the accuracy on a data set needs the scores of all tokens; leave out --data";
+        return Err(Error::usage("logits-to-keep", problem));
+    }
     if spec.model.loss.and_then(LossChoice::end).is_none() {
         return Ok(());
     }
-    let of_a_data_set = spec.training.data.as_deref().is_some_and(|data| data != "synthetic");
     let of_liger = spec.model.loss == Some(LossChoice::Liger);
+    // Autocast widens what a layer norm gives, and what an RMS norm gives has the type of the weights.
+    let keeps_type = run.precision == Precision::Bf16AutocastBf16
+        && matches!(network, Network::Pretrained(model, _) if model.has_rms_norms());
+    let autocast_unrecorded = run.precision.autocast().is_some() && !keeps_type;
     let problem = match spec {
-        _ if of_liger && run.precision.autocast().is_some() => {
-            "liger: with autocast it is not recorded; --precision bf16 has it, and --loss chunked has autocast"
+        _ if of_liger && autocast_unrecorded => {
+            "liger: with this autocast it is not recorded; --precision bf16 has it, and --loss chunked has autocast"
         }
         _ if of_liger && run.precision == Precision::Fp16 => {
             "liger: in float16 it is not recorded; --precision bf16 has it"
@@ -277,7 +286,7 @@ fn check_end(spec: &RunSpec, run: &RunSettings) -> Result<()> {
 
 /// Refuses what the network or the data cannot have of a loop.
 fn check_loop(spec: &RunSpec, network: &Network, run: &RunSettings) -> Result<()> {
-    check_end(spec, run)?;
+    check_end(spec, network, run)?;
     if spec.shape == LoopSpec::default() {
         return Ok(());
     }

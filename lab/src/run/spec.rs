@@ -7,7 +7,7 @@ use lab_imports::exported::Reads;
 use lab_imports::huggingface::{AttentionMask, Head, Keep, REPRESENTED, Release, Script};
 use lab_models::{Freeze, LoraTarget, Recompute};
 use lab_training::pipeline;
-use lab_training::{Ema, Evaluation, Hold, OptimizerKind, Precision, SavedOn, Turns};
+use lab_training::{CheckpointSave, Ema, Evaluation, Hold, OptimizerKind, Precision, SavedOn, Turns};
 use memcore::profile::ConvolutionWorkspaces;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -111,6 +111,10 @@ pub struct ModelSpec {
     /// a .pt2: a numbered module, or modules by paths such as 'h.*' [default: none].
     #[cfg_attr(feature = "flags", arg(long, value_name = "WHAT"))]
     pub checkpoint: Option<Recompute>,
+    /// Keep the results of these operators of recomputed blocks, as create_selective_checkpoint_contexts does: some of mm, mm:2 (every second one, as
+    /// torchtitan), addmm, bmm, matmuls (all three), attention (fused kernels), convolution [default: none].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "OPERATORS"))]
+    pub checkpoint_save: Option<CheckpointSave>,
     /// The head on the hidden states (transformers) [default: that of the class in `architectures`; without one, the language model's].
     #[cfg_attr(feature = "flags", arg(long, value_name = "NAME", value_parser = flags::one_of::<Head>(Head::NAMES)))]
     pub head: Option<Head>,
@@ -127,6 +131,13 @@ pub struct ModelSpec {
     /// length, with padding at the end) (transformers) [default: none].
     #[cfg_attr(feature = "flags", arg(long, value_name = "KIND", value_parser = flags::one_of::<AttentionMask>(AttentionMask::NAMES)))]
     pub attention_mask: Option<AttentionMask>,
+    /// Score the last N tokens of each example alone, and take the loss of their labels: logits_to_keep (decoders of transformers) [default: all].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
+    pub logits_to_keep: Option<usize>,
+    /// Each example holds N texts, told apart by position_ids without an attention_mask, as packing trainers pass them (decoders of transformers)
+    /// [default: one text, without position_ids].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
+    pub packing: Option<usize>,
     /// Make the network on the device (`with torch.device("cuda")`), instead of making it in main memory and moving it (transformers).
     #[cfg_attr(feature = "flags", arg(long))]
     pub built_on_device: bool,

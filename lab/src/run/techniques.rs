@@ -96,7 +96,8 @@ impl Options {
             // The last form is the fused one.
             Axis::Form => change.is_fused(),
             Axis::Precision => change.is_autocast(),
-            Axis::Optimizer | Axis::LargerOptimizer => true,
+            // The last way of checkpointing is that of whole blocks.
+            Axis::Optimizer | Axis::LargerOptimizer | Axis::Checkpoint | Axis::Loss => true,
             axis => {
                 let first = !seen.contains(&axis);
                 seen.push(axis);
@@ -133,8 +134,8 @@ impl Options {
     }
 
     fn combinations(&self, spec: &RunSpec) -> Vec<(String, RunSpec)> {
-        let [amp, checkpoint, attention, halves] =
-            [Axis::Precision, Axis::Checkpoint, Axis::Attention, Axis::Split].map(|axis| self.first(axis));
+        let [amp, attention, halves] = [Axis::Precision, Axis::Attention, Axis::Split].map(|axis| self.first(axis));
+        let checkpoint = self.last(Axis::Checkpoint);
         let pairs = [(amp, checkpoint), (amp, attention), (attention, checkpoint), (checkpoint, halves), (amp, halves)];
         let pairs = pairs.into_iter().filter_map(|(a, b)| Some([a?, b?]));
         let mut combinations: Vec<(String, RunSpec)> = pairs.map(|pair| with(spec, &pair)).collect();

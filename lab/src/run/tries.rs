@@ -58,6 +58,19 @@ struct Room {
     for_cudnn: bool,
 }
 
+/// Combinations that are tried.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    All,
+    /// Those that train adapters, with the run's own types, optimizer and length.
+    Adapters,
+}
+
+/// True for changes that change the training, but for adapters.
+fn changes_the_training(axis: Axis) -> bool {
+    matches!(axis, Axis::Sequence | Axis::Precision | Axis::Optimizer | Axis::LargerOptimizer)
+}
+
 /// Results of runs that were already made.
 type Made = Mutex<HashMap<Vec<usize>, Option<Needs>>>;
 
@@ -79,15 +92,17 @@ impl TrySearch<'_> {
         }
         let made = Made::default();
         let whole = Room { bytes: sure, for_cudnn: self.paper.convolves(&self.tried(self.spec.clone()))? };
-        let mut found = self.within(&changes, Room { bytes: room, ..whole }, &made)?;
+        let mut found = self.within(&changes, Room { bytes: room, ..whole }, &made, Of::All)?;
         if found.reached.is_empty() {
             // Little memory left is better than no answer.
-            found = self.within(&changes, whole, &made)?;
+            found = self.within(&changes, whole, &made, Of::All)?;
         }
         let is_in_doubt = whole.for_cudnn && found.reached.is_empty();
+        let unsure = Room { bytes: room, for_cudnn: false };
         if is_in_doubt {
-            found = self.within(&changes, Room { bytes: room, for_cudnn: false }, &made)?;
+            found = self.within(&changes, unsure, &made, Of::All)?;
         }
+        self.beside_adapters(&changes, if is_in_doubt { unsure } else { whole }, &made, &mut found)?;
         if (self.paper.stop)() {
             return Err(Error::Interrupted);
         }
@@ -139,8 +154,26 @@ impl TrySearch<'_> {
         (whole && !has(Axis::Adapters)).then_some(each * before.parameter_bytes)
     }
 
-    fn within(&self, changes: &[Change], room: Room, made: &Made) -> Result<Found<()>> {
-        let limits = Limits { moves: MOST_CHANGES, enough: MOST, work: WORK, stop: self.paper.stop };
+    /// Adapters are what many people take first, and the largest change here: the smallest changes with them have the last place, if none of the others
+    /// is a part of them.
+    fn beside_adapters(&self, changes: &[Change], room: Room, made: &Made, found: &mut Found<()>) -> Result<()> {
+        let adapts = |set: &[usize]| set.iter().any(|i| changes[*i].axis() == Axis::Adapters);
+        if found.reached.is_empty() || found.reached.iter().any(|(set, ())| adapts(set)) {
+            return Ok(());
+        }
+        let more = self.within(changes, room, made, Of::Adapters)?;
+        let Some((set, ())) = more.reached.into_iter().next() else { return Ok(()) };
+        found.reached.truncate(MOST - 1);
+        if !found.reached.iter().any(|(smaller, ())| smaller.iter().all(|i| set.contains(i))) {
+            found.reached.push((set, ()));
+        }
+        Ok(())
+    }
+
+    fn within(&self, changes: &[Change], room: Room, made: &Made, of: Of) -> Result<Found<()>> {
+        let (enough, work) = if of == Of::All { (MOST, WORK) } else { (1, WORK / 4) };
+        let limits = Limits { moves: MOST_CHANGES, enough, work, stop: self.paper.stop };
+        let is_of_others = |i: &usize| changes_the_training(changes[*i].axis());
         let moves: Vec<Move> = changes.iter().map(Change::as_move).collect();
         let run = |changed: &[usize]| self.tried(self.with(changes, changed));
         let books = || made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -148,8 +181,11 @@ impl TrySearch<'_> {
             changed.iter().any(|i| changes[*i].saves_temporaries()) && has_no_temporaries(&run(changed).training)
         };
         let attempt = |changed: &[usize]| -> Result<(Outcome<()>, u64)> {
-            if saves_nothing(changed) {
+            if saves_nothing(changed) || of == Of::Adapters && changed.iter().any(is_of_others) {
                 return Ok((Outcome::Impossible, 0));
+            }
+            if of == Of::Adapters && !changed.iter().any(|i| changes[*i].axis() == Axis::Adapters) {
+                return Ok((Outcome::Missed, 0));
             }
             let known = books().get(changed).copied();
             let (taken, mut work) = match known {

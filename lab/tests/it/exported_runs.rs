@@ -59,6 +59,11 @@ fn training_on_the_cpu_gives_pytorchs_losses() {
 }
 
 #[test]
+fn frozen_parameters_and_adapters_give_pytorchs_losses_on_the_cpu() {
+    losses::are_pytorchs_of_a_part(|| Device::new(backend_cpu::Cpu::with_threads(1).unwrap()));
+}
+
+#[test]
 fn every_optimizer_of_torch_gives_pytorchs_losses_on_the_cpu() {
     losses::are_pytorchs_with_every_optimizer(|| Device::new(backend_cpu::Cpu::with_threads(1).unwrap()));
 }

@@ -29,12 +29,7 @@ pub(crate) fn are_pytorchs(device: impl Fn() -> Device) {
     assert_eq!(recorded.losses.len(), 9);
     let folder = tempfile::tempdir().unwrap();
     for (name, theirs) in &recorded.losses {
-        let path = folder.path().join(format!("{name}.pt2"));
-        let mut archive = Vec::new();
-        let compressed = golden(&format!("{name}-weights.pt2.gz"));
-        flate2::read::GzDecoder::new(compressed.as_slice()).read_to_end(&mut archive).unwrap();
-        std::fs::write(&path, archive).unwrap();
-        let model = exported::load(&path, None).unwrap();
+        let model = with_weights(name, folder.path());
         let optimizer = OptimizerSettings::new(OptimizerKind::AdamW, 1e-3);
         let settings = RunSettings::new(recorded.batch, theirs.len(), optimizer);
         let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
@@ -50,18 +45,47 @@ pub(crate) fn are_pytorchs(device: impl Fn() -> Device) {
     }
 }
 
+/// An exported network with its weights.
+fn with_weights(name: &str, folder: &Path) -> exported::Exported {
+    let path = folder.join(format!("{name}.pt2"));
+    let mut archive = Vec::new();
+    let compressed = golden(&format!("{name}-weights.pt2.gz"));
+    flate2::read::GzDecoder::new(compressed.as_slice()).read_to_end(&mut archive).unwrap();
+    std::fs::write(&path, archive).unwrap();
+    exported::load(&path, None).unwrap()
+}
+
+#[allow(dead_code)]
+/// Trains networks of which some parameters are frozen, and one with adapters of PEFT alone: the first 20 losses are PyTorch's.
+pub(crate) fn are_pytorchs_of_a_part(device: impl Fn() -> Device) {
+    let recorded: Losses = serde_json::from_slice(&golden("tuned_losses.json")).unwrap();
+    assert_eq!(recorded.losses.len(), 5);
+    let folder = tempfile::tempdir().unwrap();
+    for (name, theirs) in &recorded.losses {
+        let (network, patterns) = name.split_once(' ').unwrap();
+        let model = with_weights(network, folder.path());
+        let optimizer = OptimizerSettings::new(OptimizerKind::AdamW, 1e-3);
+        let freeze = Some(patterns.parse().unwrap());
+        let settings = RunSettings { freeze, ..RunSettings::new(recorded.batch, theirs.len(), optimizer) };
+        let (source, on_step) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
+        let begin = &mut Continuation::default();
+        let ours = exported::train_from(&model, &device(), &settings, source, begin, on_step).unwrap().losses;
+        assert_eq!((ours.len(), theirs.len()), (20, 20));
+        for (step, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
+            let near = (ours - theirs).abs() < 1e-5 * theirs.abs().max(1.0);
+            assert!(near, "{name}, step {step}: {ours}, PyTorch {theirs}");
+        }
+    }
+}
+
 // wgpu's tests include this file, and have a suite of their own for optimizers.
 #[allow(dead_code)]
 /// Trains a network with every optimizer of `torch.optim`, in both of its forms: the first 20 losses are PyTorch's.
 pub(crate) fn are_pytorchs_with_every_optimizer(device: impl Fn() -> Device) {
     let recorded: Losses = serde_json::from_slice(&golden("optimizer_losses.json")).unwrap();
-    assert_eq!(recorded.losses.len(), 12);
+    assert_eq!(recorded.losses.len(), 17);
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("cnn.pt2");
-    let mut archive = Vec::new();
-    flate2::read::GzDecoder::new(golden("cnn-weights.pt2.gz").as_slice()).read_to_end(&mut archive).unwrap();
-    std::fs::write(&path, archive).unwrap();
-    let model = exported::load(&path, None).unwrap();
+    let model = with_weights("cnn", folder.path());
     for (name, theirs) in &recorded.losses {
         let kind = OptimizerKind::parse(name).unwrap();
         for implementation in [Implementation::Loop, Implementation::Foreach] {

@@ -144,6 +144,7 @@ fn techniques_together_take_what_the_libraries_take() {
 #[test]
 fn ligers_loss_takes_what_it_takes() {
     compare("liger", 9);
+    compare("liger_autocast", 6);
 }
 
 /// PEFT's adapters over weights of bitsandbytes, with its optimizers: 8-bit, paged, of three steps under checkpointing.
@@ -204,4 +205,72 @@ fn an_optimizer_that_its_library_computes_is_not_trained() {
 #[test]
 fn other_optimizers_of_bitsandbytes_take_what_it_takes() {
     compare("optimizers_bitsandbytes_others", 12);
+}
+
+#[test]
+fn blocks_that_keep_results_of_operators_take_what_pytorch_takes() {
+    compare("saved", 17);
+}
+
+/// Values are the same, whatever a block keeps; texts in one example do not see each other.
+#[test]
+fn kept_results_and_texts_have_their_values() {
+    let losses = |more: Value| {
+        let case = recorded("packed")["programs"][2].clone();
+        let folder = tempfile::tempdir().unwrap();
+        let mut fields = fields(&case, 0, folder.path());
+        ["packing", "precision"].iter().for_each(|name| drop(fields.remove(*name)));
+        fields.extend(more.as_object().unwrap().clone());
+        let session = resolve(&RunSpec::of_fields(&fields).unwrap(), &[]).unwrap();
+        let device = Device::new(Cpu::with_threads(1).unwrap());
+        session.train(&device, &mut |_| std::ops::ControlFlow::Continue(())).unwrap().losses
+    };
+    let plain = losses(json!({"dropout": null}));
+    assert!(plain.len() == 3 && plain[0] != plain[2]);
+    for kept in ["matmuls", "mm:2,attention", "addmm"] {
+        assert_eq!(losses(json!({"checkpoint-save": kept})), plain, "{kept}");
+    }
+    assert_ne!(losses(json!({"packing": 3})), plain);
+    assert_ne!(losses(json!({"logits-to-keep": 5})), plain);
+}
+
+/// What was not recorded.
+#[test]
+fn techniques_are_refused_elsewhere() {
+    let case = recorded("last")["programs"][0].clone();
+    let folder = tempfile::tempdir().unwrap();
+    for (more, field) in [
+        (json!({"loop": "trainer"}), "logits-to-keep"),
+        (json!({"logits-to-keep": 0}), "logits-to-keep"),
+        (json!({"logits-to-keep": 49}), "logits-to-keep"),
+        (json!({"loss": "chunked"}), "logits-to-keep"),
+        (json!({"head": "base-model"}), "logits-to-keep"),
+        (json!({"logits-to-keep": null, "packing": 1}), "packing"),
+        (json!({"logits-to-keep": null, "packing": 2, "attention-mask": "full"}), "packing"),
+        (json!({"logits-to-keep": null, "packing": 2, "transformers": "4.51"}), "packing"),
+        (json!({"logits-to-keep": null, "checkpoint-save": "mm"}), "checkpoint-save"),
+        (
+            json!({"logits-to-keep": null, "checkpoint-save": "mm", "checkpoint": "blocks", "data-parallel": 2}),
+            "checkpoint-save",
+        ),
+    ] {
+        let mut fields = fields(&case, 0, folder.path());
+        fields.extend(more.as_object().unwrap().clone());
+        let spec = RunSpec::of_fields(&fields);
+        let error = spec.and_then(|spec| resolve(&spec, &[]).map(|_| ())).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{field}: ")), "{more}: {error}");
+    }
+    let built_in = json!({"model": "gpt", "packing": 2});
+    let error = resolve(&RunSpec::of_fields(built_in.as_object().unwrap()).unwrap(), &[]).map(|_| ()).unwrap_err();
+    assert!(error.to_string().starts_with("packing: "), "{error}");
+}
+
+#[test]
+fn scores_of_the_last_tokens_take_what_transformers_takes() {
+    compare("last", 9);
+}
+
+#[test]
+fn texts_in_one_example_take_what_transformers_takes() {
+    compare("packed", 13);
 }

@@ -28,7 +28,7 @@ mod turns;
 mod update;
 
 pub use average::{Averaged, Ema};
-pub use between::{Evaluation, Hold, SavedOn};
+pub use between::{CheckpointSave, Evaluation, Hold, SavedOn};
 pub use checkpoint::data_name;
 pub use checkpoint::{Begin, Continuation, HostTensor, PROFILE_KEY, Parts, StateFile, TrainingState};
 pub use evaluate::evaluate_with;

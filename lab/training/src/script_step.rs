@@ -13,7 +13,7 @@ use memcore::nn::Parameter;
 use memcore::{Array, Device, NoGrad, Tensor, ops};
 
 use super::average::{Averaged, Ema};
-use super::between::{Hold, SavedOn};
+use super::between::{CheckpointSave, Hold, SavedOn};
 use super::checkpoint::{Parts, data_name};
 use super::evaluate::Accuracy;
 use super::schedule::Phase;
@@ -142,6 +142,7 @@ impl<N: ScriptNetwork> ScriptStep<N> {
         if let Some(before) = &self.before_forward {
             before()?;
         }
+        let _kept = self.settings.checkpoint_save.as_ref().map(CheckpointSave::enter);
         self.network.call(&self.batch, self.aside.is_some())
     }
 

@@ -12,7 +12,7 @@ use memcore::{DType, Device, Tensor, context};
 use serde::Serialize;
 
 use super::average::Ema;
-use super::between::{Evaluation, Hold, SavedOn};
+use super::between::{CheckpointSave, Evaluation, Hold, SavedOn};
 use super::optimizer::OptimizerSettings;
 use super::schedule::{Phase, Schedule};
 use super::turns::Turns;
@@ -97,6 +97,9 @@ pub struct RunSettings {
     /// Memory of the host that keeps what forward saves for backward; `None` if the device does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub save_on_cpu: Option<SavedOn>,
+    /// The operators whose results are kept of blocks that are computed again; `None` for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_save: Option<CheckpointSave>,
     /// Optimizer steps.
     pub steps: usize,
     /// The optimizer.
@@ -138,6 +141,7 @@ impl RunSettings {
             hold: Hold::default(),
             channels_last: false,
             save_on_cpu: None,
+            checkpoint_save: None,
             steps,
             optimizer,
             freeze: None,

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::autocast::{Autocast, autocast_dtype};
 use super::hooks::{Packed, SavedHooks, SavedHooksGuard};
+use super::kept::{Kept, RunningGuard};
 use super::mode::NoGrad;
 use super::node::Edge;
 use super::saved::SavedValue;
@@ -42,9 +43,14 @@ pub fn checkpoint_all(
 ) -> Result<Vec<Tensor>> {
     let Some(first) = inputs.first() else { return body(inputs) };
     let frame = Frame::new(first.device(), inputs, Box::new(body))?;
-    let _hooks = SavedHooksGuard::new(Arc::new(Record(frame.clone())));
+    let _block = frame.begin();
     (frame.body)(inputs)
 }
+
+/// A checkpointed block that runs: its hooks, and what it keeps besides its inputs.
+#[must_use = "the block ends when the guard is dropped"]
+#[doc(hidden)]
+pub struct BlockGuard(#[expect(dead_code, reason = "held until the block ends")] (RunningGuard, SavedHooksGuard));
 
 /// Begins a block that the caller runs itself: what is saved until the guard is dropped is recomputed by `body`, which gets the same inputs.
 #[doc(hidden)]
@@ -52,9 +58,9 @@ pub fn checkpoint_until_dropped(
     device: &Device,
     inputs: &[Tensor],
     body: impl Fn(&[Tensor]) -> Result<()> + Send + Sync + 'static,
-) -> Result<SavedHooksGuard> {
+) -> Result<BlockGuard> {
     let without_results = move |inputs: &[Tensor]| body(inputs).map(|()| Vec::new());
-    Ok(SavedHooksGuard::new(Arc::new(Record(Frame::new(device, inputs, Box::new(without_results))?))))
+    Ok(Frame::new(device, inputs, Box::new(without_results))?.begin())
 }
 
 /// One checkpointed call.
@@ -66,6 +72,8 @@ struct Frame {
     random_offset: u64,
     /// The type in which autocast computed products.
     autocast: Option<DType>,
+    /// Results of operators that are not computed again.
+    kept: Option<Arc<Kept>>,
     state: Mutex<State>,
 }
 
@@ -88,8 +96,14 @@ impl Frame {
             inputs: inputs.iter().map(kept).collect::<Result<_>>()?,
             random_offset: device.random_offset(),
             autocast: autocast_dtype(),
+            kept: Kept::of_region()?,
             state: Mutex::default(),
         }))
+    }
+
+    /// Begins the first run.
+    fn begin(self: &Arc<Self>) -> BlockGuard {
+        BlockGuard((Kept::run(self.kept.as_ref(), false), SavedHooksGuard::new(Arc::new(Record(self.clone())))))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -174,6 +188,7 @@ fn recompute(frame: &Frame) -> Result<()> {
         let _recording = NoGrad::enable();
         let _autocast = Autocast::enter(frame.autocast);
         let _hooks = SavedHooksGuard::new(collect.clone());
+        let _running = Kept::run(frame.kept.as_ref(), true);
         let inputs: Vec<Tensor> = frame.inputs.iter().map(fresh_leaf).collect::<Result<_>>()?;
         (frame.body)(&inputs)
     };

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lab_training::Precision;
-use memcore::autograd::{SavedHooksGuard, checkpoint_until_dropped, is_grad_enabled};
+use memcore::autograd::{BlockGuard, checkpoint_until_dropped, is_grad_enabled};
 use memcore::{DType, Device, Error, Result, Tensor, context};
 
 use super::call::Call;
@@ -125,7 +125,7 @@ impl Runner {
     }
 
     /// Begins nodes that are computed again: what they save until the guard is dropped is freed, and comes back from the values that enter.
-    fn begin(&self, program: &Arc<Program>, region: &Region, values: &[Value]) -> Result<SavedHooksGuard> {
+    fn begin(&self, program: &Arc<Program>, region: &Region, values: &[Value]) -> Result<BlockGuard> {
         let (mut kept, mut others) = (Vec::<(Slot, Tensor)>::new(), Vec::new());
         for slot in &region.kept {
             match &values[*slot] {

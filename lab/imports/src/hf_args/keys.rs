@@ -40,11 +40,12 @@ pub(super) const WITHOUT_WEIGHT: &[&str] = &[
 /// Arguments that decide memory when on and that are not represented, with the field that would replace each.
 #[rustfmt::skip]
 pub(super) const NOT_HERE: &[(&str, Option<&str>)] = &[
-    ("torch_compile", None), ("deepspeed", Some("data-parallel")), ("fsdp", Some("data-parallel")), ("use_liger_kernel", None), ("use_liger", None),
+    ("torch_compile", None), ("deepspeed", Some("data-parallel")), ("fsdp", Some("data-parallel")), ("use_liger_kernel", Some("loss")), ("use_liger", Some("loss")),
     ("neftune_noise_alpha", None), ("label_smoothing_factor", None), ("torch_empty_cache_steps", None), ("auto_find_batch_size", None),
     ("sharded_ddp", Some("data-parallel")), ("parallelism_config", None), ("optim_args", None), ("optim_target_modules", None), ("use_cache", None),
-    ("use_apex", None), ("packing", None), ("padding_free", None), ("activation_offloading", None), ("use_peft", None), ("use_lora", None),
-    ("load_in_8bit", None), ("load_in_4bit", None), ("freeze_encoder", None), ("freeze_base_model", None), ("freeze_feature_encoder", None),
+    ("use_apex", None), ("packing", Some("packing")), ("padding_free", Some("packing")), ("activation_offloading", Some("save-on-cpu")), ("use_peft", None), ("use_lora", None),
+    ("load_in_8bit", None), ("load_in_4bit", None), ("freeze_encoder", Some("freeze")), ("freeze_base_model", Some("freeze")),
+    ("freeze_feature_encoder", Some("freeze")),
     ("adafactor", Some("optimizer")), ("quantization_config", None),
 ];
 

@@ -8,7 +8,7 @@ use memcore::{DType, Device, Tensor, context};
 use super::Pretrained;
 use super::ending::Ending;
 use super::inputs::Inputs;
-use super::mask::attention_mask;
+use super::mask::{attention_mask, positions_of_texts};
 use super::options::AttentionMask;
 
 /// Makes batches on a device. On a device that computes nothing, only the sizes are real.
@@ -18,6 +18,8 @@ pub(super) struct Batches {
     task: Task,
     ending: Ending,
     mask: AttentionMask,
+    /// Texts of an example, one after the other.
+    texts: Option<usize>,
     settings: RunSettings,
 }
 
@@ -29,6 +31,7 @@ impl Batches {
             task: model.task(),
             ending: model.ending(),
             mask: model.options().attention_mask,
+            texts: model.options().packing,
             settings: settings.clone(),
         }
     }
@@ -51,14 +54,15 @@ impl Batches {
         let input = data.upload_inputs(&self.device, self.dtype())?;
         let attention_mask = attention_mask(self.mask, &input)?;
         let labels = first.map_or_else(|| self.labels(&data, examples, number), Ok)?;
-        Ok(Inputs { input, attention_mask, labels, items: None })
+        let positions = self.texts.map(|texts| positions_of_texts(&input, texts)).transpose()?;
+        Ok(Inputs { input, attention_mask, labels, items: None, positions })
     }
 
     /// Copies given examples to the device, each with its class.
     pub(super) fn upload(&self, batch: &Batch) -> Result<Inputs> {
         let input = batch.upload_inputs(&self.device, self.dtype())?;
         let labels = vec![batch.upload_targets(&self.device, self.dtype())?];
-        Ok(Inputs { input, attention_mask: None, labels, items: None })
+        Ok(Inputs { input, attention_mask: None, labels, items: None, positions: None })
     }
 
     fn dtype(&self) -> DType {

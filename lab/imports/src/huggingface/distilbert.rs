@@ -12,6 +12,7 @@ use super::config::{self, Common};
 use super::family::{Family, Kind};
 use super::head::Head;
 use super::head_config::{self, HeadConfig, SMALL};
+use super::inputs::Said;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation};
 use super::network::{EmbeddingOutput, InputEmbeddings, MaskedHead, NormedHead, OutputHead, Parts};
@@ -154,9 +155,9 @@ impl Embeddings {
 }
 
 impl InputEmbeddings for Embeddings {
-    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
+    fn forward(&self, ids: &Tensor, said: Said<'_>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
         let embedded = self.embedded(ids)?;
-        let mask = stage.map_or(Ok(None), |stage| stage.mask(&embedded, attention_mask))?;
+        let mask = stage.map_or(Ok(None), |stage| stage.mask(&embedded, said))?;
         Ok(EmbeddingOutput::held(embedded, BlockInputs { mask, ..BlockInputs::default() }))
     }
 }

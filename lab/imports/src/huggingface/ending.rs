@@ -16,6 +16,8 @@ use super::mask;
 pub(super) enum Ending {
     /// Scores of tokens, or of images, with the loss that the task names.
     Scores(Loss),
+    /// Scores of the last so many tokens: `logits_to_keep`, with their labels alone.
+    Last(Loss, usize),
     /// Scores of the next token, which exist only while the loss of some of them is computed, and again in backward.
     Recomputed { classes: usize, chunks: Option<usize> },
     /// Liger's fused linear cross entropy.
@@ -89,7 +91,7 @@ impl Ending {
     ) -> Result<Option<Vec<Tensor>>> {
         let classes = |dims: &[usize], classes: usize, more: u64| drawn(device, dims, classes, seed ^ more);
         let labels = match self {
-            Self::Scores(_) | Self::Recomputed { .. } | Self::Fused => return Ok(None),
+            Self::Scores(_) | Self::Last(..) | Self::Recomputed { .. } | Self::Fused => return Ok(None),
             Self::Example { labels, problem: Problem::SingleLabel, .. } => vec![classes(&[batch], *labels, 0)?],
             Self::Example { labels: 1, problem: Problem::Regression, .. } => vec![values(device, &[batch], dtype)?],
             Self::Example { labels, .. } => vec![values(device, &[batch, *labels], dtype)?],
@@ -101,10 +103,22 @@ impl Ending {
         Ok(Some(labels))
     }
 
+    /// The hidden states `[batch, time, width]` that are given scores, and the batch with their labels, if not all are.
+    pub(super) fn last_tokens(&self, hidden: &Tensor, inputs: &Inputs) -> Result<Option<(Tensor, Inputs)>> {
+        let Self::Last(_, count) = self else { return Ok(None) };
+        let last = |x: &Tensor| {
+            let time = x.dims().get(1).copied().unwrap_or(0);
+            let count = time.min(*count);
+            ops::narrow(x, 1, time - count, count)
+        };
+        let labels = inputs.labels.iter().map(last).collect::<Result<_>>()?;
+        Ok(Some((last(hidden)?, Inputs { labels, ..inputs.clone() })))
+    }
+
     /// Computes the loss of a head's scores, for these last hidden states.
     pub(super) fn finish(&self, last: &Tensor, scores: Tensor, inputs: &Inputs) -> Result<Ended> {
         match self {
-            Self::Scores(loss) => {
+            Self::Scores(loss) | Self::Last(loss, _) => {
                 let loss = lab_training::loss_per(loss, &scores, inputs.label(0)?, inputs.items.as_ref())?;
                 Ok(Ended { loss, outputs: vec![scores], holds_cache: true, variables: Vec::new() })
             }

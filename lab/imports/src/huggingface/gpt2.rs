@@ -11,6 +11,7 @@ use super::blocks::{self, BlockInputs};
 use super::config::{self, Common};
 use super::family::{Family, Kind};
 use super::head_config::HeadConfig;
+use super::inputs::Said;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation, Conv1d};
 use super::mask;
@@ -141,22 +142,23 @@ fn look_for_padding(ids: &Tensor) -> Result<()> {
 }
 
 impl InputEmbeddings for Embeddings {
-    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
-        if self.looks_for_padding && attention_mask.is_none() {
+    fn forward(&self, ids: &Tensor, said: Said<'_>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
+        if self.looks_for_padding && said.attention_mask.is_none() {
             look_for_padding(ids)?;
         }
         let (embeds, positions) = if self.plain_positions {
             let positions = stage::plain_positions(ids)?;
             (self.wte.forward(ids)?, positions)
         } else {
-            (self.wte.forward(ids)?, stage::positions(ids)?)
+            let embeds = self.wte.forward(ids)?;
+            (embeds, said.positions.cloned().map_or_else(|| stage::positions(ids), Ok)?)
         };
         let embeds = layers::marked(embeds, self.marks);
         let position_embeds = self.wpe.forward(&positions)?;
         let mut hidden = ops::add(&embeds, &position_embeds)?;
         let context = match stage {
             Some(stage) => BlockInputs {
-                mask: stage.mask(&embeds, attention_mask)?,
+                mask: stage.mask(&embeds, said)?,
                 cache: stage.cache(),
                 _positions: Some(positions.clone()),
                 ..BlockInputs::default()

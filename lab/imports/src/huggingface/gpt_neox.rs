@@ -11,6 +11,7 @@ use super::blocks::{self, BlockInputs};
 use super::config::{self, Common, SIZES};
 use super::family::{Family, Kind};
 use super::head_config::HeadConfig;
+use super::inputs::Said;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation};
 use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts, Variables};
@@ -107,15 +108,15 @@ struct Embeddings {
 }
 
 impl InputEmbeddings for Embeddings {
-    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
+    fn forward(&self, ids: &Tensor, said: Said<'_>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
         let embeds = layers::marked(self.embed_in.forward(ids)?, self.marks);
         let Some(stage) = stage else {
             let hidden = self.emb_dropout.forward(&embeds)?;
             return Ok(EmbeddingOutput { hidden, context: BlockInputs::default(), variables: Variables(vec![embeds]) });
         };
         let cache = stage.cache();
-        let positions = stage::positions(ids)?;
-        let mask = stage.mask(&embeds, attention_mask)?;
+        let positions = said.positions.cloned().map_or_else(|| stage::positions(ids), Ok)?;
+        let mask = stage.mask(&embeds, said)?;
         let hidden = self.emb_dropout.forward(&embeds)?;
         let rotary = stage.angles(&positions, hidden.dtype())?;
         let context = BlockInputs { mask, cache, rotary, _positions: Some(positions), ..BlockInputs::default() };

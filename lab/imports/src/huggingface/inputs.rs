@@ -15,9 +15,25 @@ pub struct Inputs {
     /// `num_items_in_batch`: the number of labels of all micro-batches of a step, a scalar that divides the sum of the losses; `None` for their mean.
     /// Only losses of the scores of all tokens, and of images, use it.
     pub items: Option<Tensor>,
+    /// `position_ids`, i64 `[batch, sequence]`, if they are passed: each text of an example begins at 0.
+    pub positions: Option<Tensor>,
+}
+
+/// What a batch says of its tokens.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Said<'a> {
+    /// `attention_mask`
+    pub(super) attention_mask: Option<&'a Tensor>,
+    /// `position_ids`
+    pub(super) positions: Option<&'a Tensor>,
 }
 
 impl Inputs {
+    /// What is said of the tokens.
+    pub(super) fn said(&self) -> Said<'_> {
+        Said { attention_mask: self.attention_mask.as_ref(), positions: self.positions.as_ref() }
+    }
+
     /// Returns the labels of this number.
     ///
     /// # Errors

@@ -16,8 +16,8 @@
 
 use lab_base::error::{Error, Result};
 use lab_training::{
-    Accuracy, OptimizerKind, OptimizerSettings, Parts, Phase, RunSettings, Schedule, Source, TrainStep, Trainer,
-    Update, bound, data_name, value_of,
+    Accuracy, CheckpointSave, OptimizerKind, OptimizerSettings, Parts, Phase, RunSettings, Schedule, Source, TrainStep,
+    Trainer, Update, bound, data_name, value_of,
 };
 use memcore::amp::Autocast;
 use memcore::optim::Implementation;
@@ -119,6 +119,7 @@ impl LibraryStep {
         let inputs = Inputs { items, ..inputs };
         let autocast = self.settings.precision.autocast().map(Autocast::new);
         let casts = autocast.is_some();
+        let _kept = self.settings.checkpoint_save.as_ref().map(CheckpointSave::enter);
         let Output { loss, logits, past_key_values, encoder_last_hidden_state } = self.run.network.forward(&inputs)?;
         drop(autocast);
         // convert_outputs_to_fp32: applied to results under autocast.
@@ -146,7 +147,7 @@ impl LibraryStep {
 
     /// Frees a batch in the order of its dictionary.
     fn free(&self, batch: Inputs) {
-        let Inputs { input, attention_mask, labels, items: _ } = batch;
+        let Inputs { input, attention_mask, labels, items: _, positions: _ } = batch;
         if self.counting.counts {
             drop((labels, input, attention_mask));
         } else {

@@ -11,6 +11,7 @@ use super::blocks::{self, BlockInputs};
 use super::config::{self, Common, SIZES};
 use super::family::{Family, Kind};
 use super::head_config::HeadConfig;
+use super::inputs::Said;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation};
 use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts, Variables};
@@ -224,7 +225,7 @@ pub(super) enum Scale {
 }
 
 impl InputEmbeddings for Embeddings {
-    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
+    fn forward(&self, ids: &Tensor, said: Said<'_>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
         let mut embeds = self.table.forward(ids)?;
         if let Scale::Tensor(scale) = &self.scale {
             let scale = ops::cast(scale, self.table.weight.tensor().dtype())?;
@@ -232,7 +233,7 @@ impl InputEmbeddings for Embeddings {
         }
         embeds = layers::marked(embeds, self.marks);
         let context = match stage {
-            Some(stage) => stage.block_inputs(&embeds, attention_mask)?,
+            Some(stage) => stage.block_inputs(&embeds, said)?,
             None => BlockInputs::default(),
         };
         let hidden = match &self.scale {

@@ -3,6 +3,7 @@
 use memcore::memory::Category;
 use memcore::{Array, DType, Device, Result, Tensor};
 
+use super::inputs::Said;
 use super::options::{Attention, AttentionMask};
 
 /// `torch.arange(n) + 0`, i64 `[n]`: two arrays, the first of which is freed at once.
@@ -40,8 +41,8 @@ pub(super) struct Request<'a> {
     pub(super) attention: Attention,
     /// Embedded tokens, `[batch, time, width]`: they determine the mask's sizes and type.
     pub(super) embeds: &'a Tensor,
-    /// `attention_mask`, if one is passed.
-    pub(super) attention_mask: Option<&'a Tensor>,
+    /// What the batch says of its tokens. Positions are only passed of several texts.
+    pub(super) said: Said<'a>,
     /// True if `attention_mask` hides anything.
     pub(super) padded: bool,
     /// True if keys and values are cached.
@@ -75,24 +76,23 @@ impl Request<'_> {
             return self.triangular(triangle);
         }
         let time = self.embeds.dims()[1];
-        let _mask = self.attention_mask.map(as_bool).transpose()?;
-        if self.positions && self.attention_mask.is_none() && !self.cached {
-            self.look_for_packed_sequences()?;
-        }
+        let _mask = self.said.attention_mask.map(as_bool).transpose()?;
+        let looks = self.positions && self.said.attention_mask.is_none() && !self.cached;
+        let numbers = if looks { self.look_for_packed_sequences()? } else { None };
         let pattern = Pattern::Causal { window };
         let reached = window.is_some_and(|window| time >= window);
         match self.attention {
-            Attention::Eager => self.additive(pattern).map(Some),
-            Attention::Sdpa if reached => self.in_bool(pattern).map(Some),
+            Attention::Eager => self.additive(pattern, numbers.as_ref()).map(Some),
+            Attention::Sdpa if reached || numbers.is_some() => self.in_bool(pattern, numbers.as_ref()).map(Some),
             Attention::Sdpa => {
-                let Some(mask) = self.attention_mask else { return Ok(None) };
+                let Some(mask) = self.said.attention_mask else { return Ok(None) };
                 look_for_padding(mask)?;
                 if !self.padded {
                     return Ok(None);
                 }
                 // The library checks again: padding after all current tokens would do no harm.
                 look_for_padding(mask)?;
-                self.in_bool(pattern).map(Some)
+                self.in_bool(pattern, None).map(Some)
             }
         }
     }
@@ -102,7 +102,7 @@ impl Request<'_> {
         let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
         let (device, dtype) = (self.embeds.device(), self.embeds.dtype());
         if self.attention == Attention::Sdpa {
-            if let Some(mask) = self.attention_mask {
+            if let Some(mask) = self.said.attention_mask {
                 let equal = as_bool(mask)?;
                 let all = Array::empty(device, &[], DType::Bool)?;
                 drop((equal, all));
@@ -138,19 +138,20 @@ impl Request<'_> {
 
     /// `create_bidirectional_mask`: nothing without padding; else true where a key is seen, or, for written-out attention, a matrix to add.
     pub(super) fn bidirectional(&self) -> Result<Option<Tensor>> {
-        let Some(mask) = self.attention_mask else { return Ok(None) };
+        let Some(mask) = self.said.attention_mask else { return Ok(None) };
         let _mask = as_bool(mask)?;
         // mask.all()
         drop(Array::empty(mask.device(), &[], DType::Bool)?);
         match self.attention {
             _ if !self.padded => Ok(None),
-            Attention::Eager => self.additive(Pattern::All).map(Some),
-            Attention::Sdpa => self.in_bool(Pattern::All).map(Some),
+            Attention::Eager => self.additive(Pattern::All, None).map(Some),
+            Attention::Sdpa => self.in_bool(Pattern::All, None).map(Some),
         }
     }
 
-    /// `find_packed_sequence_indices`: sums the differences of neighbouring positions.
-    fn look_for_packed_sequences(&self) -> Result<()> {
+    /// `find_packed_sequence_indices`: sums the differences of neighbouring positions. Returns the number of each token's text, i64 `[batch, time]`, if
+    /// there are several.
+    fn look_for_packed_sequences(&self) -> Result<Option<Array>> {
         let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
         let device = self.embeds.device();
         let words = |n: usize| Array::empty(device, &[n], DType::I64);
@@ -169,25 +170,27 @@ impl Request<'_> {
         let none = Array::empty(device, &[batch], DType::Bool)?;
         let all = Array::empty(device, &[], DType::Bool)?;
         // In the order of the library's variables.
-        drop((none, all, first, differences, sums));
-        Ok(())
+        drop((none, all, first, differences));
+        Ok(self.said.positions.is_some().then_some(sums))
     }
 
     /// Returns bool `[batch, 1, time, time]`, true where a key is seen.
-    fn in_bool(&self, pattern: Pattern) -> Result<Tensor> {
+    fn in_bool(&self, pattern: Pattern, numbers: Option<&Array>) -> Result<Tensor> {
         let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
-        Ok(Tensor::from_array(self.seen(pattern)?.broadcast_to(&[batch, 1, time, time])?))
+        Ok(Tensor::from_array(self.seen(pattern, numbers)?.broadcast_to(&[batch, 1, time, time])?))
     }
 
-    /// Computes bool `[batch or 1, 1, time, time]`, true where a key is seen, from ranges of positions.
-    fn seen(&self, pattern: Pattern) -> Result<Array> {
+    /// Computes bool `[batch or 1, 1, time, time]`, true where a key is seen, from ranges of positions, and of several texts from the `numbers` of each
+    /// token's.
+    fn seen(&self, pattern: Pattern, numbers: Option<&Array>) -> Result<Array> {
         let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
         let device = self.embeds.device();
         let ranges = (range(device, batch)?, range(device, 1)?);
         let positions = (positions(device, time)?, positions(device, time)?);
-        let seen = match self.attention_mask {
-            None => self.pattern(pattern)?,
-            Some(_) => self.all_of([&|| self.pattern(pattern), &|| self.of_padding()])?,
+        let seen = match (self.said.attention_mask, numbers) {
+            (_, Some(_)) => self.all_of([&|| self.within_texts(pattern), &|| self.same_text()])?,
+            (None, None) => self.pattern(pattern)?,
+            (Some(_), None) => self.all_of([&|| self.pattern(pattern), &|| self.of_padding()])?,
         };
         if device.computes() {
             let rows = seen.dims()[0];
@@ -196,7 +199,12 @@ impl Request<'_> {
                 Pattern::All => true,
                 Pattern::Causal { window } => key <= query && window.is_none_or(|n| key + n > query),
             };
-            let value = |i: usize| u8::from(i % time < tokens && visible(i / time % time, i % time));
+            let texts = numbers.and(self.said.positions).map(texts_of).transpose()?;
+            let same = |i: usize| {
+                let row = i / time / time * time;
+                texts.as_ref().is_none_or(|texts| texts[row + i / time % time] == texts[row + i % time])
+            };
+            let value = |i: usize| u8::from(i % time < tokens && visible(i / time % time, i % time) && same(i));
             seen.write(&(0..rows * time * time).map(value).collect::<Vec<u8>>())?;
         }
         // In the order of the library's variables.
@@ -218,6 +226,47 @@ impl Request<'_> {
             Pattern::Causal { window: None } => square(),
             Pattern::Causal { window: Some(_) } => self.all_of([&recent, &square]),
         }
+    }
+
+    /// `position_ids[batch_idx, q_idx]` and `position_ids[batch_idx, kv_idx]`, or as much of the numbers of texts: i64 `[batch, 1, time, 1]` and
+    /// `[batch, 1, 1, time]`. Repeated indices are copied first.
+    fn of_queries_and_keys(&self) -> Result<[Array; 2]> {
+        let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
+        let device = self.embeds.device();
+        let found = |dims: &[usize; 4]| {
+            let copy = |repeated: bool| repeated.then(|| Array::empty(device, dims, DType::I64)).transpose();
+            let (rows, places) = (copy(time > 1)?, copy(batch > 1)?);
+            let found = Array::empty(device, dims, DType::I64)?;
+            drop((places, rows));
+            Ok::<_, memcore::Error>(found)
+        };
+        Ok([found(&[batch, 1, time, 1])?, found(&[batch, 1, 1, time])?])
+    }
+
+    /// Bool `[batch, 1, time, time]` of two such numbers.
+    fn compared(&self, _: &[Array; 2]) -> Result<Array> {
+        let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
+        Array::empty(self.embeds.device(), &[batch, 1, time, time], DType::Bool)
+    }
+
+    /// `remap_positions_for_packed_sequence`: the pattern of positions within the texts, `[batch, 1, time, time]`.
+    fn within_texts(&self, pattern: Pattern) -> Result<Array> {
+        let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
+        let positions = self.of_queries_and_keys()?;
+        let recent = || {
+            let _first = Array::empty(self.embeds.device(), &[batch, 1, time, 1], DType::I64)?;
+            self.compared(&positions)
+        };
+        match pattern {
+            Pattern::Causal { window: Some(_) } => self.all_of([&recent, &|| self.compared(&positions)]),
+            _ => self.compared(&positions),
+        }
+    }
+
+    /// `packed_sequence_mask_function`: true where both tokens are of one text.
+    fn same_text(&self) -> Result<Array> {
+        let numbers = self.of_queries_and_keys()?;
+        self.compared(&numbers)
     }
 
     /// `padding_mask[batch_idx, kv_idx]`, `[batch, 1, 1, time]`: repeated indices are copied first.
@@ -250,10 +299,10 @@ impl Request<'_> {
     }
 
     /// Returns `[batch, 1, time, time]`: 0 where a key is seen, the type's most negative number elsewhere.
-    fn additive(&self, pattern: Pattern) -> Result<Tensor> {
+    fn additive(&self, pattern: Pattern, numbers: Option<&Array>) -> Result<Tensor> {
         let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
         let (device, dtype) = (self.embeds.device(), self.embeds.dtype());
-        let seen = self.seen(pattern)?;
+        let seen = self.seen(pattern, numbers)?;
         let zero = Array::zeros(device, &[], dtype)?;
         let least = Array::full(device, &[], dtype, least(dtype))?;
         let mask = zero.select_by(&seen.broadcast_to(&[batch, 1, time, time])?, &least)?;
@@ -277,6 +326,28 @@ pub(super) fn attention_mask(kind: AttentionMask, input: &Tensor) -> Result<Opti
         array.write(&values.collect::<Vec<i64>>())?;
     }
     Ok(Some(Tensor::from_array(array)))
+}
+
+/// Makes the `position_ids` of `texts` texts in each example of tokens `[batch, time]`, i64: all as long as the longest but for the last.
+pub(super) fn positions_of_texts(input: &Tensor, texts: usize) -> Result<Tensor> {
+    let array = Array::empty_as(input.device(), input.dims(), DType::I64, Category::Input)?;
+    if input.device().computes() {
+        let time = input.dims().last().copied().unwrap_or(0).max(1);
+        let long = time.div_ceil(texts.max(1));
+        array.write(&(0..array.numel()).map(|i| (i % time % long) as i64).collect::<Vec<i64>>())?;
+    }
+    Ok(Tensor::from_array(array))
+}
+
+/// The number of each token's text, of positions that begin again with each.
+fn texts_of(positions: &Tensor) -> Result<Vec<usize>> {
+    let begins = positions.to_vec::<i64>()?.into_iter().map(|position| usize::from(position == 0));
+    Ok(begins
+        .scan(0, |texts, begins| {
+            *texts += begins;
+            Some(*texts)
+        })
+        .collect())
 }
 
 /// Returns the tokens of a padded example of `time` positions: half of them and one.

@@ -181,6 +181,7 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
     };
     model.check_mask()?;
     model.check_end()?;
+    model.check_tokens()?;
     model.check_checkpoint()?;
     let layers = model.sizes().layers;
     if layers > MAX_LAYERS {
@@ -269,6 +270,34 @@ impl Pretrained {
         Err(Error::usage("loss", problem))
     }
 
+    /// # Errors
+    /// [`Error::Usage`] for scores of some tokens, and for several texts in an example, where they were not recorded.
+    fn check_tokens(&self) -> Result<()> {
+        let Options { logits_to_keep, packing, .. } = self.options;
+        let length = self.options.sequence.unwrap_or_else(|| self.sizes().positions);
+        let (field, number) = match (logits_to_keep, packing) {
+            (None, None) => return Ok(()),
+            (Some(count), _) => ("logits-to-keep", count),
+            (_, Some(texts)) => ("packing", texts),
+        };
+        let problem = match self.options.script {
+            _ if !self.predicts_next() => "it is for decoders that predict the next token",
+            Script::Trainer => "with --loop trainer it is not recorded; --loop plain has it",
+            _ if packing == Some(1) => "one text is an example as it is; leave it out, or pass 2 and more",
+            _ if number == 0 => "must be at least 1",
+            _ if packing.is_some_and(|texts| texts > length) => "an example has fewer tokens",
+            _ if logits_to_keep.is_some_and(|count| count > length) => "an example has fewer tokens",
+            _ if packing.is_some() && self.options.rules().triangular_mask => {
+                "transformers before 4.53 do not tell texts apart; leave it out"
+            }
+            _ if packing.is_some() && self.options.attention_mask != AttentionMask::None => {
+                "texts are told apart without an attention_mask; leave out --attention-mask"
+            }
+            Script::Plain => return Ok(()),
+        };
+        Err(Error::usage(field, problem))
+    }
+
     /// Returns the layers on which PEFT 0.21 puts adapters if no `target_modules` are given (its
     /// `TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING`); `None` if it has none for the `model_type`.
     pub fn lora_target(&self) -> Option<LoraTarget> {
@@ -283,11 +312,15 @@ impl Pretrained {
         Some(LoraTarget::names(names))
     }
 
+    /// True for a decoder with RMS norms.
+    pub fn has_rms_norms(&self) -> bool {
+        matches!(self.name.as_str(), "gemma" | "llama" | "mistral" | "phi3" | "qwen2" | "qwen3")
+    }
+
     /// Returns the layers whose weights bitsandbytes leaves as they are, of a language model whose other linear layers it quantizes; `None` for a network that was not
     /// recorded with such weights.
     pub fn not_quantized(&self) -> Option<Vec<String>> {
-        let recorded = matches!(self.name.as_str(), "gemma" | "llama" | "mistral" | "phi3" | "qwen2" | "qwen3");
-        (recorded && self.is_language_model()).then(|| vec!["lm_head".into()])
+        (self.has_rms_norms() && self.is_language_model()).then(|| vec!["lm_head".into()])
     }
 
     /// True if its head gives scores of tokens.
@@ -335,7 +368,13 @@ impl Pretrained {
             End::Checkpointed => return Ending::Recomputed { classes, chunks: None },
             End::Chunked(chunks) => return Ending::Recomputed { classes, chunks: Some(chunks) },
             End::Liger => return Ending::Fused,
-            End::Own if self.scores_targets() => return Ending::Scores(self.task().loss),
+            End::Own if self.scores_targets() => {
+                let loss = self.task().loss;
+                return match self.options.logits_to_keep {
+                    Some(count) => Ending::Last(loss, count),
+                    None => Ending::Scores(loss),
+                };
+            }
             End::Own => {}
         }
         let length = self.options.sequence.unwrap_or(self.sizes().positions);

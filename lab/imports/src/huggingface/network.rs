@@ -12,7 +12,7 @@ use super::cache::{DynamicCache, LayerCache};
 use super::config::Common;
 use super::ending::{Ended, Ending};
 use super::head_config::HeadConfig;
-use super::inputs::Inputs;
+use super::inputs::{Inputs, Said};
 use super::layers::{self, Activation};
 use super::stage::Stage;
 use super::{fused_loss, recomputed};
@@ -92,12 +92,7 @@ pub(super) struct Hidden {
 /// Embeddings, which come before the blocks.
 pub(super) trait InputEmbeddings: Send + Sync + 'static {
     /// Computes the embeddings; `stage` makes the inputs of the blocks, if some lie on the same device.
-    fn forward(
-        &self,
-        input: &Tensor,
-        attention_mask: Option<&Tensor>,
-        stage: Option<&Stage>,
-    ) -> Result<EmbeddingOutput>;
+    fn forward(&self, input: &Tensor, said: Said<'_>, stage: Option<&Stage>) -> Result<EmbeddingOutput>;
 }
 
 /// Output of the embeddings, and the inputs that all blocks share.
@@ -255,9 +250,12 @@ impl Network {
             });
         }
         let Hidden { last, pooled, caches, encoder, variables } = self.body.forward(inputs)?;
-        let Scores { scores, input } = self.body.scores(pooled.as_ref().unwrap_or(&last))?;
+        let of_last = self.ending.last_tokens(&last, inputs)?;
+        let (seen, inputs) = of_last.as_ref().map_or((&last, inputs), |(seen, inputs)| (seen, inputs));
+        let Scores { scores, input } = self.body.scores(pooled.as_ref().unwrap_or(seen))?;
         let Ended { loss, outputs, holds_cache, variables: of_head } = self.ending.finish(&last, scores, inputs)?;
         let past_key_values = caches.iter().flat_map(|cache| cache.take()).filter(|_| holds_cache).collect();
+        drop(of_last);
         drop(last);
         drop(pooled);
         drop(variables);
@@ -300,7 +298,7 @@ impl Chain {
 impl Body for Chain {
     fn forward(&self, inputs: &Inputs) -> Result<Hidden> {
         let _scope = context::scope(self.scope);
-        let embedded = self.embeddings.forward(&inputs.input, inputs.attention_mask.as_ref(), Some(&self.stage))?;
+        let embedded = self.embeddings.forward(&inputs.input, inputs.said(), Some(&self.stage))?;
         let EmbeddingOutput { mut hidden, mut context, variables } = embedded;
         for (number, block) in self.blocks.iter().enumerate() {
             hidden = blocks::through(block, hidden, &context, self.stage.recomputes_block(number))?;

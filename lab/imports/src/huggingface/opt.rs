@@ -11,6 +11,7 @@ use super::blocks::{self, BlockInputs};
 use super::config::{self, Common, SIZES};
 use super::family::{Family, Kind};
 use super::head_config::HeadConfig;
+use super::inputs::Said;
 use super::keys::{self, Keys};
 use super::layers::{self, Activation};
 use super::mask;
@@ -118,13 +119,17 @@ struct Embeddings {
 }
 
 impl Embeddings {
-    /// Computes positions from the mask, `(cumsum(mask)·mask − 1).long()`, and returns them with the mask: ones in f32 if none is passed.
-    fn positions(ids: &Tensor, attention_mask: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
+    /// Computes positions from the mask, `(cumsum(mask)·mask − 1).long()`, unless they are passed, and returns them with the mask: ones in f32 if none is
+    /// passed.
+    fn positions(ids: &Tensor, said: Said<'_>) -> Result<(Tensor, Tensor)> {
         let (device, dims) = (ids.device(), [ids.dims()[0], ids.dims()[1]]);
-        let mask = match attention_mask {
+        let mask = match said.attention_mask {
             Some(mask) => mask.clone(),
             None => Tensor::from_array(Array::ones(device, &dims, DType::F32)?),
         };
+        if let Some(positions) = said.positions {
+            return Ok((mask, positions.clone()));
+        }
         let like = || Array::empty(device, &dims, mask.dtype());
         let sums = like()?;
         mask::scan(&sums, dims)?;
@@ -137,32 +142,37 @@ impl Embeddings {
     }
 
     /// `embed_positions(positions + 2)`
-    fn embedded_positions(&self, positions: &Tensor) -> Result<Tensor> {
+    fn embedded_positions(&self, positions: &Tensor, given: Option<&Tensor>) -> Result<Tensor> {
         let [batch, time] = [positions.dims()[0], positions.dims()[1]];
         let rows = Array::empty(positions.device(), &[batch, time], DType::I64)?;
         if rows.device().computes() {
-            rows.write(&(0..batch * time).map(|i| (i % time + OFFSET) as i64).collect::<Vec<_>>())?;
+            let values = match given {
+                Some(given) => given.to_vec::<i64>()?,
+                None => (0..batch * time).map(|i| (i % time) as i64).collect(),
+            };
+            rows.write(&values.into_iter().map(|position| position + OFFSET as i64).collect::<Vec<_>>())?;
         }
         self.embed_positions.forward(&Tensor::from_array(rows))
     }
 }
 
 impl InputEmbeddings for Embeddings {
-    fn forward(&self, ids: &Tensor, attention_mask: Option<&Tensor>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
+    fn forward(&self, ids: &Tensor, said: Said<'_>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
         let mut embeds = layers::marked(self.embed_tokens.forward(ids)?, self.marks);
         let cache = stage.and_then(Stage::cache);
-        let (mask, positions) = Self::positions(ids, attention_mask)?;
+        let (mask, positions) = Self::positions(ids, said)?;
         let own = |stage: &Stage| stage.options.rules().masks_by_positions.then_some(&mask);
+        let masked = |stage: &Stage| Said { attention_mask: said.attention_mask.or(own(stage)), positions: None };
         let context = match stage {
             Some(stage) => BlockInputs {
-                mask: stage.mask(&embeds, attention_mask.or(own(stage)))?,
+                mask: stage.mask(&embeds, masked(stage))?,
                 cache,
                 _positions: Some(positions.clone()),
                 ..BlockInputs::default()
             },
             None => BlockInputs::default(),
         };
-        let position_embeds = self.embedded_positions(&positions)?;
+        let position_embeds = self.embedded_positions(&positions, said.positions)?;
         if let Some(project_in) = &self.project_in {
             embeds = project_in.forward(&embeds)?;
         }

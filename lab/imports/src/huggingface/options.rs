@@ -32,6 +32,10 @@ pub struct Options {
     pub script: Script,
     /// How a language model's loss is computed of its last hidden states.
     pub end: End,
+    /// The last tokens of an example that are given scores, with their labels alone: `logits_to_keep`; `None` for all.
+    pub logits_to_keep: Option<usize>,
+    /// Texts that an example consists of, told apart by `position_ids`; `None` if none are passed.
+    pub packing: Option<usize>,
     /// True for a release before 5, whose checkpointing leaves the embeddings of tokens as they are.
     pub plain_embeds: bool,
 }

@@ -8,6 +8,7 @@ use memcore::nn::Module;
 use memcore::{Error, Result, Tensor, context};
 
 use super::blocks::{self, Block, BlockInputs};
+use super::inputs::Said;
 use super::network::{EmbeddingOutput, InputEmbeddings, OutputHead, Parts, Variables};
 use super::stage::Stage;
 
@@ -79,7 +80,7 @@ impl Module for EmbeddingsPiece {
     fn forward(&self, input: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let stage = self.stage.as_ref().map(|open| &open.stage);
-        let EmbeddingOutput { hidden, context, variables } = self.embeddings.forward(input, None, stage)?;
+        let EmbeddingOutput { hidden, context, variables } = self.embeddings.forward(input, Said::default(), stage)?;
         if let Some(stage) = &self.stage {
             stage.open(context, variables);
         }
@@ -101,7 +102,7 @@ struct BlockPiece {
 impl Module for BlockPiece {
     fn forward(&self, hidden: &Tensor) -> Result<Tensor> {
         if self.opens {
-            let context = self.stage.stage.block_inputs(hidden, None)?;
+            let context = self.stage.stage.block_inputs(hidden, Said::default())?;
             self.stage.open(context, Variables::default());
         }
         let inputs = self.stage.inputs()?;

@@ -1,7 +1,7 @@
 //! The loss of a decoder's last hidden states without the scores of all tokens: output layer and cross entropy are computed again in backward.
 
 use lab_training::{next_labels, next_token};
-use memcore::autograd::checkpoint;
+use memcore::autograd::{KeptOps, checkpoint};
 use memcore::backend::kernel::Reduction;
 use memcore::{DType, Error, Result, Tensor, ops};
 
@@ -20,6 +20,8 @@ pub(super) fn loss(
     classes: usize,
     chunks: Option<usize>,
 ) -> Result<Tensor> {
+    // Their blocks alone keep results of operators.
+    let _all = KeptOps::default().enter();
     let Some(chunks) = chunks else {
         return checkpoint(&[hidden, labels.clone()], move |inputs| {
             next_token(scores(&inputs[0])?, &inputs[1], classes, None)

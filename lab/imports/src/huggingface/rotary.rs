@@ -65,6 +65,10 @@ impl Rope {
                 keys.error(key, "frequencies for longer contexts that are made on the device are not represented")
             );
         }
+        if options.packing.is_some() && matches!(scaling, Scaling::Dynamic | Scaling::LongRope(_)) {
+            let problem = "frequencies that depend on the length are not recorded with it; rehearse the script (vramlab predict train.py)";
+            return Err(error::Error::usage("packing", problem));
+        }
         Ok(Self {
             theta: number("rope_theta").unwrap_or(theta),
             share: number("partial_rotary_factor").unwrap_or(share),

@@ -7,6 +7,7 @@ use memcore::{DType, Result, Tensor, ops};
 
 use super::blocks::BlockInputs;
 use super::cache::DynamicCache;
+use super::inputs::Said;
 use super::mask::{self, Triangle};
 use super::options::{AttentionMask, Options};
 use super::rotary::{Angles, RotaryEmbedding};
@@ -109,25 +110,22 @@ impl Stage {
     }
 
     /// Returns the mask for these embeddings, `[batch, time, width]`, if one is needed.
-    pub(super) fn mask(&self, embeds: &Tensor, attention_mask: Option<&Tensor>) -> Result<Option<Tensor>> {
+    pub(super) fn mask(&self, embeds: &Tensor, said: Said<'_>) -> Result<Option<Tensor>> {
         let Some(decoder) = &self.decoder else {
             let (attention, padded) = (self.options.attention, self.padded());
             let (cached, positions, triangle) = (false, false, None);
-            return mask::Request { attention, embeds, attention_mask, padded, cached, positions, triangle }
-                .bidirectional();
+            return mask::Request { attention, embeds, said, padded, cached, positions, triangle }.bidirectional();
         };
         if !decoder.masks_all {
             return Ok(None);
         }
-        self.request(decoder, embeds, attention_mask).causal()
+        self.request(decoder, embeds, said).causal()
     }
 
     /// Returns the mask of blocks with a window.
-    fn window_mask(&self, embeds: &Tensor, attention_mask: Option<&Tensor>) -> Result<Option<Tensor>> {
+    fn window_mask(&self, embeds: &Tensor, said: Said<'_>) -> Result<Option<Tensor>> {
         match &self.decoder {
-            Some(decoder) if decoder.window.is_some() => {
-                self.request(decoder, embeds, attention_mask).windowed(decoder.window)
-            }
+            Some(decoder) if decoder.window.is_some() => self.request(decoder, embeds, said).windowed(decoder.window),
             _ => Ok(None),
         }
     }
@@ -137,16 +135,11 @@ impl Stage {
         self.options.attention_mask == AttentionMask::Padded
     }
 
-    fn request<'a>(
-        &self,
-        decoder: &Decoder,
-        embeds: &'a Tensor,
-        attention_mask: Option<&'a Tensor>,
-    ) -> mask::Request<'a> {
+    fn request<'a>(&self, decoder: &Decoder, embeds: &'a Tensor, said: Said<'a>) -> mask::Request<'a> {
         let (cached, positions) = (self.cache().is_some(), decoder.passes_positions);
         let triangle = self.options.rules().triangular_mask.then_some(decoder.triangle);
         let (attention, padded) = (self.options.attention, self.padded());
-        mask::Request { attention, embeds, attention_mask, padded, cached, positions, triangle }
+        mask::Request { attention, embeds, said, padded, cached, positions, triangle }
     }
 
     /// Returns the positions of hidden states `[batch, time, ..]` as the release makes them: i64 `[1, time]`.
@@ -161,14 +154,14 @@ impl Stage {
     }
 
     /// Makes all inputs for hidden states `[batch, time, width]` without further information.
-    pub(super) fn block_inputs(&self, hidden: &Tensor, attention_mask: Option<&Tensor>) -> Result<BlockInputs> {
+    pub(super) fn block_inputs(&self, hidden: &Tensor, said: Said<'_>) -> Result<BlockInputs> {
         if self.decoder.is_none() {
             return Ok(BlockInputs::default());
         }
         let cache = self.cache();
-        let positions = self.positions(hidden)?;
-        let mask = self.mask(hidden, attention_mask)?;
-        let window_mask = self.window_mask(hidden, attention_mask)?;
+        let positions = said.positions.cloned().map_or_else(|| self.positions(hidden), Ok)?;
+        let mask = self.mask(hidden, said)?;
+        let window_mask = self.window_mask(hidden, said)?;
         let rotary = self.angles(&positions, hidden.dtype())?;
         Ok(BlockInputs { mask, window_mask, window: None, cache, rotary, _positions: Some(positions) })
     }

@@ -14,6 +14,7 @@ use super::config::{self, Common, SIZES};
 use super::family::{Family, Kind};
 use super::head::Head;
 use super::head_config::{self, HeadConfig, SMALL};
+use super::inputs::Said;
 use super::keys::{self, Keys};
 use super::layers::Activation;
 use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts};
@@ -153,7 +154,7 @@ impl Embeddings {
 }
 
 impl InputEmbeddings for Embeddings {
-    fn forward(&self, pixels: &Tensor, _: Option<&Tensor>, _: Option<&Stage>) -> Result<EmbeddingOutput> {
+    fn forward(&self, pixels: &Tensor, _: Said<'_>, _: Option<&Stage>) -> Result<EmbeddingOutput> {
         Ok(EmbeddingOutput::held(self.embedded(pixels)?, BlockInputs::default()))
     }
 }

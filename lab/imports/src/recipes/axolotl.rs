@@ -27,6 +27,7 @@ pub(super) const KEYS: Table = &[
         "gradient_checkpointing_kwargs", "attn_implementation", "flash_attention", "sdp_attention", "eager_attention", "xformers_attention",
         "flex_attention", "sage_attention", "max_grad_norm", "plugins", "sample_packing", "deepspeed", "fsdp", "fsdp_config",
         "liger_fused_linear_cross_entropy", "cut_cross_entropy",
+        "peft_use_dora", "unfrozen_parameters",
     ]),
     (Unsupported(Some("data-parallel")), &["use_ray", "deepcompile"]),
     (AboveOne(Some("data-parallel")), &[
@@ -34,14 +35,15 @@ pub(super) const KEYS: Table = &[
         "expert_parallel_size",
     ]),
     (Unsupported(None), &[
-        "rl", "reward_model", "process_reward_model", "ebft", "trl", "vllm", "relora", "lisa_n_layers", "gptq", "qat", "fp8", "peft_use_dora",
+        "rl", "reward_model", "process_reward_model", "ebft", "trl", "vllm", "relora", "lisa_n_layers", "gptq", "qat", "fp8",
         "lora_modules_to_save", "lora_target_parameters", "peft_layers_to_transform", "peft_layer_replication", "peft_trainable_token_indices",
-        "lora_rank_pattern", "torch_compile", "activation_offloading", "layer_offloading", "selective_checkpointing", "tiled_mlp", "use_onebitllms",
+        "lora_rank_pattern", "torch_compile", "activation_offloading", "layer_offloading", "tiled_mlp", "use_onebitllms",
         "quantize_moe_experts", "model_quantization_config", "optim_args", "optim_target_modules", "peft_autocast_adapter_dtype", "reinit_weights",
         "llmcompressor", "diffusion", "lora_embedding_kernel", "shrink_embeddings", "qlora_sharded_model_loading", "dynamic_checkpoint",
         "auto_find_batch_size", "overrides_of_model_config", "model_config", "trainer_cls",
     ]),
-    (Unsupported(Some("freeze")), &["unfrozen_parameters", "freeze_mm_modules"]),
+    (Unsupported(Some("freeze")), &["freeze_mm_modules"]),
+    (Unsupported(Some("checkpoint-save")), &["selective_checkpointing"]),
     (Unsupported(Some("lora")), &["lora_model_dir", "lora_on_cpu"]),
     (Inexact("vramlab does not support Liger's kernels, which keep less"), &[
         "liger_rope", "liger_rms_norm", "liger_layer_norm", "liger_glu_activation", "liger_rms_norm_gated", "liger_use_token_scaling",
@@ -125,6 +127,7 @@ pub(super) fn settle(keys: &Keys<'_>, taken: &mut Taken<'_>) -> Result<()> {
     }
     types(keys, taken);
     adapters(keys, taken);
+    trained_parts(keys, taken);
     checkpointing(keys, taken);
     attention(keys, taken);
     if keys.is_on("sample_packing") {
@@ -201,8 +204,27 @@ fn adapters(keys: &Keys<'_>, taken: &mut Taken<'_>) {
             let named = taken.targets_or_pattern(keys, "lora_target_modules");
             let target = if keys.is_on("lora_target_linear") { Some("all-linear".to_string()) } else { named };
             taken.adapters(keys.whole("lora_r").unwrap_or(RANK), target, keys.number("lora_dropout"));
+            if keys.is_on("peft_use_dora") {
+                taken.set("dora", true);
+            }
         }
         Some(_) => taken.unsupported("adapter", keys.value("adapter").unwrap_or(&Value::Null), Some("lora")),
+    }
+}
+
+/// Regular expressions of the parameters that are trained, matched from the beginning of a name. The others are frozen.
+fn trained_parts(keys: &Keys<'_>, taken: &mut Taken<'_>) {
+    let Some(value) = keys.value("unfrozen_parameters").filter(|_| keys.is_on("unfrozen_parameters")) else { return };
+    let name = |pattern: &String| {
+        let whole = pattern.ends_with('$');
+        let name = pattern.trim_start_matches('^').trim_end_matches('$').replace("\\.", ".");
+        let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.'));
+        plain.then(|| if whole { format!("!{name}") } else { format!("!{name}*") })
+    };
+    let names: Option<Vec<String>> = keys.texts("unfrozen_parameters").iter().map(name).collect();
+    match names.filter(|names| !names.is_empty()) {
+        Some(names) => taken.set("freeze", format!("*,{}", names.join(","))),
+        None => taken.unsupported("unfrozen_parameters", value, Some("freeze")),
     }
 }
 

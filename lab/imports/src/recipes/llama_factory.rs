@@ -19,6 +19,7 @@ pub(super) const KEYS: Table = &[
         "model_name_or_path", "stage", "do_train", "finetuning_type", "lora_rank", "lora_target", "lora_dropout", "quantization_bit",
         "quantization_method", "bf16", "fp16", "pure_bf16", "disable_gradient_checkpointing", "use_reentrant_gc", "flash_attn", "optim",
         "gradient_checkpointing", "gradient_checkpointing_kwargs", "packing", "neat_packing", "deepspeed", "use_dora",
+        "double_quantization",
     ]),
     (Unsupported(Some("data-parallel")), &["fsdp", "use_ray"]),
     (AboveOne(Some("data-parallel")), &[
@@ -42,7 +43,7 @@ pub(super) const KEYS: Table = &[
         "freeze_vision_tower", "freeze_multi_modal_projector", "freeze_language_model",
     ]),
     (Inexact("evaluation is not counted"), &["val_size", "eval_dataset"]),
-    (Inexact("the setting is not counted"), &["rope_scaling", "loraplus_lr_ratio", "double_quantization", "compute_accuracy", "moe_aux_loss_coef"]),
+    (Inexact("the setting is not counted"), &["rope_scaling", "loraplus_lr_ratio", "compute_accuracy", "moe_aux_loss_coef"]),
     (Nothing, &[
         "adapter_folder", "cache_dir", "use_fast_tokenizer", "split_special_tokens", "init_special_tokens", "model_revision", "low_cpu_mem_usage",
         "offload_folder", "use_kv_cache", "infer_dtype", "infer_backend", "hf_hub_token", "ms_hub_token", "om_hub_token", "print_param_status",
@@ -126,7 +127,13 @@ fn quantized(keys: &Keys<'_>, taken: &mut Taken<'_>) {
     let Some(bits) = keys.value("quantization_bit") else { return };
     let by_bnb = matches!(keys.text("quantization_method").unwrap_or("bnb"), "bnb" | "bitsandbytes");
     match bits.as_u64() {
-        Some(4) if by_bnb => taken.set("load-in-4bit", true),
+        Some(4) if by_bnb => {
+            taken.set("load-in-4bit", true);
+            // LLaMA-Factory's own default.
+            if keys.value("double_quantization").is_none_or(|value| *value == Value::Bool(true)) {
+                taken.set("double-quant", true);
+            }
+        }
         Some(8) if by_bnb => taken.set("load-in-8bit", true),
         _ => return taken.unsupported("quantization_bit", bits, Some("load-in-4bit")),
     }

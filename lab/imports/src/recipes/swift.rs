@@ -19,6 +19,7 @@ pub(super) const KEYS: Table = &[
         "model", "max_length", "tuner_type", "train_type", "lora_rank", "lora_dropout", "target_modules", "quant_bits", "quant_method", "torch_dtype",
         "bf16", "fp16", "gradient_checkpointing", "attn_impl", "optim", "gradient_accumulation_steps", "ENV", "env", "packing", "eval_strategy",
         "rlhf_type", "deepspeed", "use_dora",
+        "freeze_parameters", "bnb_4bit_use_double_quant",
     ]),
     (Unsupported(Some("data-parallel")), &["fsdp", "use_ray", "device_groups"]),
     (AboveOne(Some("data-parallel")), &[
@@ -31,7 +32,7 @@ pub(super) const KEYS: Table = &[
         "sequence_parallel", "external_plugins", "custom_register_path", "num_generations",
     ]),
     (Unsupported(Some("freeze")), &[
-        "freeze_parameters", "freeze_parameters_regex", "freeze_parameters_ratio", "trainable_parameters", "trainable_parameters_regex", "freeze_llm",
+        "freeze_parameters_regex", "freeze_parameters_ratio", "trainable_parameters", "trainable_parameters_regex", "freeze_llm",
     ]),
     (Inexact("fused kernels need less"), &["use_liger_kernel"]),
     (Inexact("pictures are counted as the class's own sizes"), &["max_pixels", "vit_gradient_checkpointing", "freeze_vit", "freeze_aligner"]),
@@ -52,7 +53,7 @@ pub(super) const KEYS: Table = &[
         "max_shard_size", "check_model", "acc_strategy", "train_dataloader_shuffle", "max_epochs", "aligner_lr", "vit_lr", "resume_only_model",
         "eval_metric", "callbacks", "early_stop_interval", "lisa_step_interval", "use_flash_ckpt", "swanlab_token", "swanlab_project",
         "swanlab_workspace", "swanlab_exp_name", "swanlab_mode", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty",
-        "num_beams", "stop_words", "stream", "bnb_4bit_quant_type", "bnb_4bit_compute_dtype", "bnb_4bit_use_double_quant", "beta",
+        "num_beams", "stop_words", "stream", "bnb_4bit_quant_type", "bnb_4bit_compute_dtype", "beta",
     ]),
 ];
 
@@ -80,7 +81,13 @@ pub(super) fn settle(keys: &Keys<'_>, around: &Around<'_>, taken: &mut Taken<'_>
         None => ("tuner_type", keys.text("tuner_type").unwrap_or("lora")),
     };
     match kind {
-        "full" => {}
+        "full" => {
+            // Beginnings of names.
+            let names: Vec<String> = keys.texts("freeze_parameters").iter().map(|name| format!("{name}*")).collect();
+            if !names.is_empty() {
+                taken.set("freeze", names.join(","));
+            }
+        }
         "lora" => {
             let target = match keys.value("target_modules") {
                 None => Some("all-linear".to_string()),
@@ -123,7 +130,13 @@ fn quantized(keys: &Keys<'_>, taken: &mut Taken<'_>) {
     let Some(bits) = keys.value("quant_bits") else { return };
     let by_bnb = keys.text("quant_method").is_none_or(|method| method == "bnb");
     match bits.as_u64() {
-        Some(4) if by_bnb => taken.set("load-in-4bit", true),
+        Some(4) if by_bnb => {
+            taken.set("load-in-4bit", true);
+            // ms-swift's own default.
+            if keys.value("bnb_4bit_use_double_quant").is_none_or(|value| *value == Value::Bool(true)) {
+                taken.set("double-quant", true);
+            }
+        }
         Some(8) if by_bnb => taken.set("load-in-8bit", true),
         _ => taken.unsupported("quant_bits", bits, Some("load-in-4bit")),
     }

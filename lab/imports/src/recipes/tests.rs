@@ -136,6 +136,32 @@ fn weights_of_few_bits_and_types() {
     assert_eq!(with(SWIFT, "quant_bits: 8\nquant_method: bnb\n")["load-in-8bit"], true);
 }
 
+/// Magnitudes, frozen parts, and scales that two trainers quantize unless told.
+#[test]
+fn adapters_and_frozen_parts_are_fields() {
+    let with = |base: &str, more: &str| fields(counted(&format!("{base}{more}")).1);
+    assert_eq!(with(AXOLOTL, "adapter: lora\npeft_use_dora: true\n")["dora"], true);
+    assert_eq!(with(&LLAMA_FACTORY.replace("full", "lora"), "use_dora: true\n")["dora"], true);
+    assert_eq!(with(SWIFT, "use_dora: true\n")["dora"], true);
+    for (parts, patterns) in [
+        ("[^lm_head.weight$, 'model.layers.3']", "*,!lm_head.weight,!model.layers.3*"),
+        ("['model\\.norm']", "*,!model.norm*"),
+    ] {
+        assert_eq!(with(AXOLOTL, &format!("unfrozen_parameters: {parts}\n"))["freeze"], patterns);
+    }
+    let pattern = counted(&format!("{AXOLOTL}unfrozen_parameters: ['layers.2[0-9]+.mlp']\n")).1;
+    assert_eq!((refused(&pattern).len(), pattern.args.refusals[0].field), (1, Some("freeze")));
+    let frozen = with(&SWIFT.replace("lora", "full"), "freeze_parameters: [model.embed_tokens, model.layers.0.]\n");
+    assert_eq!(frozen["freeze"], "model.embed_tokens*,model.layers.0.*");
+    for (base, bits, twice) in [
+        (&LLAMA_FACTORY.replace("full", "lora"), "quantization_bit: 4\n", "double_quantization"),
+        (&SWIFT.to_string(), "quant_bits: 4\nquant_method: bnb\n", "bnb_4bit_use_double_quant"),
+    ] {
+        assert_eq!(with(base, bits)["double-quant"], true);
+        assert_eq!(with(base, &format!("{bits}{twice}: false\n"))["double-quant"], json!(null));
+    }
+}
+
 /// Every key is a field, has no effect, is an error or a sentence, or is listed as unknown.
 #[test]
 fn every_key_is_named() {

@@ -11,17 +11,19 @@ pub(super) mod size {
     /// A setting outside of the script.
     pub(in crate::run) const SETTING: u32 = 1;
     pub(in crate::run) const LINE: u32 = 2;
+    /// A line, and another package.
+    pub(in crate::run) const PACKAGE: u32 = 4;
     /// Fewer examples at a time; a little more for each further division.
     pub(in crate::run) const SPLIT: u32 = 4;
     /// Copies between card and host in each step.
     pub(in crate::run) const HOST: u32 = 7;
-    /// The numeric results change.
-    pub(in crate::run) const NUMERICS: u32 = 8;
+    /// The numeric results change: more than all changes at once that keep them.
+    pub(in crate::run) const NUMERICS: u32 = 40;
     /// The training itself changes.
-    pub(in crate::run) const OPTIMIZER: u32 = 16;
+    pub(in crate::run) const OPTIMIZER: u32 = 80;
     /// Other parameters are trained.
-    pub(in crate::run) const ADAPTERS: u32 = 24;
-    pub(in crate::run) const SEQUENCE: u32 = 32;
+    pub(in crate::run) const ADAPTERS: u32 = 100;
+    pub(in crate::run) const SEQUENCE: u32 = 120;
 }
 
 /// The part of a run that a change affects. Changes are made in this order, at most one on each axis.

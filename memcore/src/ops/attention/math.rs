@@ -1,11 +1,12 @@
 //! Attention as PyTorch writes it out if none of its fused kernels applies: its *math* algorithm.
 
 use crate::array::Array;
-use crate::autograd::{Autocast, Tensor};
+use crate::autograd::{Autocast, Tensor, is_watched};
 use crate::context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ops::norm::softmax::safe_softmax;
+use crate::ops::pointwise::binary::add;
 use crate::ops::pointwise::cast::cast;
 use crate::ops::pointwise::dropout::dropout;
 use crate::ops::pointwise::unary::mul_by_scalar;
@@ -40,6 +41,15 @@ pub(in crate::ops) fn attention_math(
     let scores = {
         let k_t = mul_by_scalar(&transpose(&k, 2, 3)?, root)?;
         matmul(&q, &k_t)?
+    };
+    // Where a mode sees the operators, the bias is not added in place.
+    let (scores, bias) = match bias {
+        Some(bias) if is_watched() => {
+            let summed = add(&scores, bias)?;
+            drop(scores);
+            (summed, None)
+        }
+        bias => (scores, bias),
     };
     let weights = safe_softmax(&scores, bias)?;
     drop(scores);

@@ -10,7 +10,7 @@ use super::algorithm::{Algorithm, Wanted};
 use super::math::attention_math;
 use super::temporaries::{per_query, with_rows};
 use crate::array::Array;
-use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record, records};
+use crate::autograd::{Function, Grads, KeptOp, Needs, Saved, Tensor, kept_results, record, records};
 use crate::backend::kernel::{Attention, AttentionGrad};
 use crate::context;
 use crate::deviation::Deviation;
@@ -228,27 +228,15 @@ fn fused(
     let inputs: SmallVec<[&Tensor; 4]> = [q, k, v].into_iter().chain(bias).collect();
     let op = context::op(algorithm.forward_op());
     let [q_in, k_in, v_in] = [with_rows(q.array())?, with_rows(k.array())?, with_rows(v.array())?];
-    let seeds = algorithm.seeds(q.device(), options.dropout > 0.0)?;
+    let recorded = records(&inputs);
+    let mut made = kept_results(KeptOp::Attention, || {
+        attend(algorithm, [&q_in, &k_in, &v_in], bias.map(Tensor::array), (scale, options), recorded)
+    })?
+    .into_iter();
     let inner = context::op(algorithm.result_op());
-    let y = algorithm.output(&q_in, v_in.dims()[3])?;
-    let logsumexp = algorithm.logsumexp(&q_in, records(&inputs))?;
-    let partial = algorithm.partial_results(&q_in, &k_in, &v_in, options.dropout > 0.0)?;
-    let mut extras = algorithm.extras(y.device(), options.dropout > 0.0)?;
-    extras.extend(seeds);
-    let seen = bias.map(|bias| scores_shaped(bias.array(), &q_in, &k_in)).transpose()?;
-    let of_queries = logsumexp.as_ref().map(|padded| per_query(padded, &q_in)).transpose()?;
-    y.device().launch(Attention {
-        scale,
-        causal: options.causal,
-        q: q_in.operand(),
-        k: k_in.operand(),
-        v: v_in.operand(),
-        mask: seen.as_ref().map(Array::operand),
-        out: y.operand(),
-        logsumexp: of_queries.as_ref().map(Array::operand),
-    })?;
-    drop(of_queries);
-    partial.into_iter().for_each(drop);
+    let y = made.next().ok_or_else(|| Error::invalid("scaled_dot_product_attention", "gave nothing"))?;
+    let logsumexp = if recorded || algorithm == Algorithm::Flash { made.next() } else { None };
+    let mut extras: SmallVec<[Array; 4]> = made.collect();
     let result = record(y.clone(), &inputs, |saved| {
         if let Some(bias) = bias {
             saved.save("attn_bias", bias.array())?;
@@ -275,6 +263,38 @@ fn fused(
     }
     drop(extras);
     result
+}
+
+/// Computes the results of [`fused`]: attention `[b, h, t, dv]`, the logarithms of the denominators if there are some, and the generator's states.
+fn attend(
+    algorithm: Algorithm,
+    [q, k, v]: [&Array; 3],
+    bias: Option<&Array>,
+    (scale, options): (f64, AttentionOptions),
+    recorded: bool,
+) -> Result<SmallVec<[Array; 4]>> {
+    let drops = options.dropout > 0.0;
+    let seeds = algorithm.seeds(q.device(), drops)?;
+    let _inner = context::op(algorithm.result_op());
+    let y = algorithm.output(q, v.dims()[3])?;
+    let logsumexp = algorithm.logsumexp(q, recorded)?;
+    let partial = algorithm.partial_results(q, k, v, drops)?;
+    let extras = algorithm.extras(y.device(), drops)?;
+    let seen = bias.map(|bias| scores_shaped(bias, q, k)).transpose()?;
+    let of_queries = logsumexp.as_ref().map(|padded| per_query(padded, q)).transpose()?;
+    y.device().launch(Attention {
+        scale,
+        causal: options.causal,
+        q: q.operand(),
+        k: k.operand(),
+        v: v.operand(),
+        mask: seen.as_ref().map(Array::operand),
+        out: y.operand(),
+        logsumexp: of_queries.as_ref().map(Array::operand),
+    })?;
+    drop(of_queries);
+    partial.into_iter().for_each(drop);
+    Ok(std::iter::once(y).chain(logsumexp).chain(extras).chain(seeds).collect())
 }
 
 /// Turns a mask into numbers to add: 0 where a bool says that a key is seen, −∞ elsewhere.

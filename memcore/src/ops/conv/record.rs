@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::array::Array;
-use crate::autograd::{Function, Recorder, Tensor, record_inputs};
+use crate::autograd::{Function, KeptOp, Recorder, Tensor, kept_result, record_inputs};
 use crate::context;
 use crate::error::Result;
 use crate::ops::autocast::lower;
@@ -30,5 +30,6 @@ pub(in crate::ops) fn recorded(
         saved.save("weight", weight.array())?;
         Ok(Box::new(backward))
     };
-    record_inputs(&inputs, describe, || compute(x.array(), weight.array(), bias.as_ref().map(Tensor::array)))
+    let compute = || compute(x.array(), weight.array(), bias.as_ref().map(Tensor::array));
+    record_inputs(&inputs, describe, || kept_result(KeptOp::Convolution, compute))
 }

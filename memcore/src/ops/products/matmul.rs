@@ -21,6 +21,11 @@ type Dims = SmallVec<[usize; 6]>;
 /// # Errors
 /// [`Error::Shape`] for fewer than two dimensions or shapes that do not fit; errors of the device.
 pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    matmul_of(a, b, b.requires_grad())
+}
+
+/// As [`matmul`], where `trained` says whether the matrix on the right requires a gradient: in PyTorch a view of a parameter does, without a graph too.
+pub(super) fn matmul_of(a: &Tensor, b: &Tensor, trained: bool) -> Result<Tensor> {
     let misfit = || Error::shape("matmul", format!("{:?} @ {:?}", a.dims(), b.dims()));
     let ([lead_a @ .., m, k], [lead_b @ .., rows, n]) = (a.dims(), b.dims()) else { return Err(misfit()) };
     if rows != k {
@@ -33,7 +38,7 @@ pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     }
     if lead_b.is_empty() {
         let merged = [lead_a.iter().product::<usize>() * m, *k];
-        if b.requires_grad() || a.array().layout().viewed(&merged).is_some() {
+        if trained || a.array().layout().viewed(&merged).is_some() {
             let y = mm(&reshape(a, &merged)?, b)?;
             return unsafe_view(&y, &joined(lead_a, [*m, *n]));
         }

@@ -1,14 +1,13 @@
-//! Matrix products: `mm`, `bmm`, `addmm`, and `linear`, which is a transpose and one of them.
+//! Matrix products: `mm`, `bmm`, `addmm`.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 use crate::array::{Array, MatmulOptions};
-use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record_inputs};
+use crate::autograd::{Function, Grads, KeptOp, Needs, Recorder, Saved, Tensor, kept_result, record_inputs};
 use crate::backend::kernel::ReduceOp;
 use crate::context;
 use crate::error::{Error, Result};
 use crate::ops::autocast::lower;
-use crate::ops::shape::view::t;
 
 /// `a @ b` for matrices `[m, k]` and `[k, n]`. Saves each operand if the other one requires a gradient.
 ///
@@ -34,7 +33,8 @@ fn product(op: &'static str, name: &'static str, a: &Tensor, b: &Tensor, rank: u
         let column_major = [is_column_major(a.array()), is_column_major(b.array())];
         Ok::<Box<dyn Function>, Error>(Box::new(ProductBackward { op, name, operands, column_major }))
     };
-    record_inputs(&[a, b], describe, || a.array().matmul(b.array()))
+    let kept = if rank == 2 { KeptOp::Mm } else { KeptOp::Bmm };
+    record_inputs(&[a, b], describe, || kept_result(kept, || a.array().matmul(b.array())))
 }
 
 /// True if a matrix is in column-major order, as a transposed weight is.
@@ -155,9 +155,9 @@ pub fn addmm(bias: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
         let column_major = [is_column_major(a.array()), is_column_major(b.array())];
         Ok::<Box<dyn Function>, Error>(Box::new(AddmmBackward { operands, column_major }))
     };
-    record_inputs(&[bias, a, b], describe, || {
-        a.array().matmul_with(b.array(), MatmulOptions { bias: Some(bias.array()), ..MatmulOptions::default() })
-    })
+    let options = MatmulOptions { bias: Some(bias.array()), ..MatmulOptions::default() };
+    let compute = || a.array().matmul_with(b.array(), options);
+    record_inputs(&[bias, a, b], describe, || kept_result(KeptOp::Addmm, compute))
 }
 
 struct AddmmBackward {
@@ -202,55 +202,4 @@ fn of_engine(grads: &mut Grads, error: Error) -> Error {
     // Frees them in their order; clearing a list would start at its end.
     grads.iter_mut().for_each(|grad| drop(grad.take()));
     error
-}
-
-/// `x @ weightᵀ + bias` over the last dimension: `[.., in] → [.., out]` with a weight `[out, in]`.
-///
-/// As PyTorch: the weight is transposed by a view; leading dimensions are flattened by a view; `addmm` with a bias, `mm` without.
-pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    let (Some((&inner, lead)), [out, expected]) = (x.dims().split_last(), weight.dims()) else {
-        return Err(Error::shape("linear", format!("input {:?}, weight {:?}", x.dims(), weight.dims())));
-    };
-    if inner != *expected {
-        let detail = format!("input {:?} ends in {inner}, the weight {:?} expects {expected}", x.dims(), weight.dims());
-        return Err(Error::shape("linear", detail));
-    }
-    let out = *out;
-    let _op = context::op("linear");
-    let bias = bias.map(lower).transpose()?;
-    let (weight, x) = (&lower(weight)?, &lower(x)?);
-    let rows = lead.iter().product();
-    let mut dims: SmallVec<[usize; 6]> = lead.into();
-    dims.push(out);
-    let matrix = || if x.rank() == 2 { Ok(x.clone()) } else { crate::ops::shape::view::reshape(x, &[rows, inner]) };
-    // The order of the two views decides which of their gradients the engine finishes first.
-    let y = match &bias {
-        // If the input is not contiguous, PyTorch makes the product by itself, then adds the bias to it.
-        Some(bias) if x.rank() > 2 && !x.array().layout().is_contiguous() => {
-            let product = {
-                let weight = t(weight)?;
-                let _op = context::op("matmul");
-                let product = mm(&matrix()?, &weight)?;
-                crate::ops::shape::view::unsafe_view(&product, &dims)?
-            };
-            return crate::ops::pointwise::binary::add_(&product, bias);
-        }
-        Some(bias) => {
-            let x = matrix()?;
-            addmm(bias, &x, &t(weight)?)?
-        }
-        None => {
-            let weight = t(weight)?;
-            let _op = context::op("matmul");
-            mm(&matrix()?, &weight)?
-        }
-    };
-    if x.rank() == 2 {
-        return Ok(y);
-    }
-    if bias.is_some() {
-        crate::ops::shape::view::view(&y, &dims)
-    } else {
-        crate::ops::shape::view::unsafe_view(&y, &dims)
-    }
 }

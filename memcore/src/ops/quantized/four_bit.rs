@@ -4,7 +4,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::kernel::{BLOCK, is_fused};
 use crate::array::Array;
-use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record, unwatched};
 use crate::backend::kernel::{BinaryOp, ReduceOp, UnaryOp};
 use crate::context;
 use crate::device::Device;
@@ -169,7 +169,7 @@ pub fn linear_4bit(x: &Tensor, weight: &FourBit, bias: Option<&Array>) -> Result
         drop(input);
         y
     } else {
-        by_restoring(x, weight, bias)?
+        unwatched(|| by_restoring(x, weight, bias))?
     };
     record(y, &[x], |_| Ok(Box::new(MatMul4BitBackward { weight: weight.clone() })))
 }

@@ -11,7 +11,8 @@ use crate::error::{Error, Result};
 use crate::ops::pointwise::activation::{relu, tanh};
 use crate::ops::pointwise::binary::add_;
 use crate::ops::pointwise::dropout::dropout;
-use crate::ops::products::matrices::{linear, mm};
+use crate::ops::products::linear::linear;
+use crate::ops::products::matrices::mm;
 use crate::ops::shape::join::{cat, stack, unbind};
 use crate::ops::shape::view::{t, transpose};
 

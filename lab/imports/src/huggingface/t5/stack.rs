@@ -7,6 +7,7 @@ use memcore::nn::{Dropout, Embedding, Init, Module, Parameter, Training};
 use memcore::{Result, Tensor, context, ops};
 
 use super::super::cache::DynamicCache;
+use super::super::inputs::Said;
 use super::super::options::{Attention, AttentionMask};
 use super::super::rms::{Form, Norm};
 use super::super::{layers, mask};
@@ -72,7 +73,7 @@ impl Stack {
         let request = |attention_mask| mask::Request {
             attention: self.attention,
             embeds: &embeds,
-            attention_mask,
+            said: Said { attention_mask, positions: None },
             padded: self.padded,
             cached,
             positions: false,
