@@ -130,11 +130,13 @@ pub(crate) enum Command {
             Example: the processor alone, in five seconds, for another program\n  \
             vramlab bench --backend cpu --seconds 5 --json -")]
     Bench(BenchArgs),
-    /// Watch the devices' memory and the trainings of vramlab that run, live.
+    /// Watch the memory of a PyTorch training while it runs, or of all trainings that run.
     #[command(
         name = "watch",
         alias = "monitor",
-        after_help = "Example: what runs now, for another program\n  vramlab watch --once --json -"
+        after_help = "Example: a training of PyTorch, with what had been predicted beside it\n  \
+            vramlab watch --predicted predicted.json -- python train.py\n\n\
+            Example: what runs now, for another program\n  vramlab watch --once --json -"
     )]
     Monitor(MonitorArgs),
     /// Make a report to look at, one HTML file, from results and recordings.

@@ -51,6 +51,7 @@ mod ui;
 #[cfg(feature = "view")]
 mod view;
 pub(crate) mod warnings;
+mod watch;
 mod weights;
 mod workspaces;
 

@@ -46,6 +46,7 @@ mod snapshot;
 mod snapshot_diff;
 mod tune;
 pub mod view;
+mod watch;
 mod what_if;
 
 pub use bench::{BenchResult, BenchedAllocator, BenchedDevice, BenchedKernel, DeviceFigures};
@@ -93,6 +94,7 @@ pub use snapshot::{
 };
 pub use snapshot_diff::{ChangedStack, SnapshotDiff};
 pub use tune::TuneResult;
+pub use watch::{PredictedPeaks, WatchResult, Watched, WatchedGrowth, WatchedOom};
 pub use what_if::WhatIfResult;
 
 use lab_base::error::{Error, Result};
