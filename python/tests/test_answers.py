@@ -116,6 +116,20 @@ def modules(torch: Any) -> dict[str, Any]:
     return {"torch": torch, **getattr(torch, "submodules", {})}
 
 
+class Estimates(InAFolder):
+    def test_parts_add_up_and_problems_are_exceptions(self) -> None:
+        found = vramlab.estimate(config(self.folder), batch=2, sequence=64, gpu="rtx4090", optimizer="adamw")
+        self.assertEqual(sum(part["upper_bytes"] for part in found["by_category"].values()), found["upper_bytes"])
+        self.assertIs(found["fits"], True)
+        with self.assertRaisesRegex(vramlab.VramlabError, "neither a file"):
+            vramlab.estimate("no-such-network")
+        with (
+            mock.patch.dict(os.environ, {"VRAMLAB_LIBRARY": "/nowhere/lib.so"}),
+            self.assertRaisesRegex(vramlab.VramlabError, "no such file"),
+        ):
+            vramlab.estimate("gpt2")
+
+
 class Explanations(InAFolder):
     MESSAGE = (
         "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.53 GiB of which 1.28 GiB is free. "

@@ -53,6 +53,22 @@ class DevicesV1(TypedDict, total=False):
     devices: list[SeenDevice]
 
 
+class EstimateV1(TypedDict, total=False):
+    """What the process of a training takes on a card at most. Bytes."""
+
+    fits: Optional[bool]
+    lower_bytes: int
+    expected_bytes: int
+    upper_bytes: int
+    by_category: dict[str, EstimatedRange]
+    allocated_bytes: int
+    reserved_bytes: int
+    budget_bytes: Optional[int]
+    missing_bytes: Optional[int]
+    premises: list[Premise]
+    warnings: list[str]
+
+
 class ExperimentV1(TypedDict, total=False):
     """Result of an experiment."""
 
@@ -683,6 +699,14 @@ class DeviceMemory(TypedDict, total=False):
     name: str
     used_bytes: Optional[int]
     total_bytes: Optional[int]
+
+
+class EstimatedRange(TypedDict, total=False):
+    """A range. Bytes."""
+
+    lower_bytes: int
+    expected_bytes: int
+    upper_bytes: int
 
 
 class EventList(TypedDict, total=False):

@@ -130,6 +130,18 @@ pub(crate) enum Command {
             Example: the processor alone, in five seconds, for another program\n  \
             vramlab bench --backend cpu --seconds 5 --json -")]
     Bench(BenchArgs),
+    /// Estimate for another program, as the library for C does: JSON on standard output, also for errors.
+    #[command(
+        hide = true,
+        after_help = "Example: a network's name, and fields of a run\n  vramlab estimate gpt2 '{\"batch\": 8}'"
+    )]
+    Estimate {
+        /// A network's name, a file, or the text of a config.json.
+        configuration: String,
+        /// Fields of a run, as an object of JSON.
+        #[arg(default_value = "{}")]
+        arguments: String,
+    },
     /// Watch the memory of a PyTorch training while it runs, or of all trainings that run.
     #[command(
         name = "watch",

@@ -11,6 +11,7 @@ mod chosen;
 mod claims;
 pub mod command;
 mod device;
+mod estimate;
 mod experiment;
 mod experiment_scan;
 mod explain;
@@ -55,6 +56,7 @@ pub use check::{CheckResult, CheckedRun};
 pub use chosen::{ChosenInput, ChosenNetwork};
 pub use claims::ClaimsResult;
 pub use device::{DeviceInfo, Devices, SeenDevice};
+pub use estimate::{EstimateResult, EstimatedRange};
 pub use experiment::ExperimentResult;
 pub use experiment_scan::{ExperimentPoint, ExperimentScanResult};
 pub use explain::ExplainResult;
@@ -112,6 +114,7 @@ const READERS: &[(&str, Reader)] = &[
     (CheckResult::SCHEMA, shown::<CheckResult>),
     (ClaimsResult::SCHEMA, shown::<ClaimsResult>),
     (Devices::SCHEMA, shown::<Devices>),
+    (EstimateResult::SCHEMA, shown::<EstimateResult>),
     (ExperimentResult::SCHEMA, shown::<ExperimentResult>),
     (ExperimentScanResult::SCHEMA, shown::<ExperimentScanResult>),
     (ExplainResult::SCHEMA, shown::<ExplainResult>),
