@@ -8,15 +8,31 @@ use memcore::memory::{Needs, OutOfMemory};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
     /// Everything was done, whatever the result.
-    Done = 0,
+    Done,
     /// A check failed, a measurement contradicted a prediction, or the run does not fit the given limit.
-    Check = 1,
+    Check,
     /// Bad usage or input; nothing was written.
-    Usage = 2,
+    Usage,
     /// The device failed, is absent, or ran out of memory without a given limit; or the host ran out of memory, or of room on a disk.
-    Device = 3,
+    Device,
     /// Stopped by the user; the measurements until then were delivered.
-    Interrupted = 130,
+    Interrupted,
+    /// A watched script ended with this code.
+    Script(u8),
+}
+
+impl Code {
+    /// The code as a number.
+    pub(crate) const fn number(self) -> u8 {
+        match self {
+            Code::Done => 0,
+            Code::Check => 1,
+            Code::Usage => 2,
+            Code::Device => 3,
+            Code::Interrupted => 130,
+            Code::Script(code) => code,
+        }
+    }
 }
 
 impl Code {
@@ -30,7 +46,7 @@ impl Code {
 
 impl From<Code> for ExitCode {
     fn from(code: Code) -> Self {
-        ExitCode::from(code as u8)
+        ExitCode::from(code.number())
     }
 }
 

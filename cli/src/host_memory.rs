@@ -79,7 +79,7 @@ fn end(bytes: usize) -> ! {
     let _ = std::io::stderr().write_all(&sentence[..sentence.len() - left]);
     // SAFETY: the C library's function has this signature, on every system, and may be called at any time. Unlike `exit` it runs no handlers, which
     // could allocate or wait for other threads.
-    unsafe { _exit(Code::Device as i32) }
+    unsafe { _exit(i32::from(Code::Device.number())) }
 }
 
 // SAFETY: every C library has this function with this signature.

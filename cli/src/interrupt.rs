@@ -31,7 +31,7 @@ pub(crate) fn install() {
             if let Some(restore) = BEFORE_THE_END.get() {
                 restore();
             }
-            std::process::exit(crate::exit::Code::Interrupted as i32);
+            std::process::exit(i32::from(crate::exit::Code::Interrupted.number()));
         }
         if !SILENT.load(SeqCst) {
             // On a line of its own: the current line may hold a progress bar, or the terminal's `^C`.
@@ -66,3 +66,62 @@ pub(crate) fn asked() -> bool {
 pub(crate) fn flow() -> ControlFlow<()> {
     if asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
+
+/// True while the key for a snapshot was pressed and nobody has asked yet.
+#[cfg(unix)]
+static KEY: AtomicBool = AtomicBool::new(false);
+
+/// Makes Ctrl-\ a request for a snapshot instead of this program's end.
+#[cfg(unix)]
+pub(crate) fn listen_for_the_key() {
+    extern "C" fn pressed(_signal: libc::c_int) {
+        KEY.store(true, SeqCst);
+    }
+    let handler: extern "C" fn(libc::c_int) = pressed;
+    // SAFETY: the handler only stores into an atomic, and stays valid while the program runs.
+    unsafe {
+        libc::signal(libc::SIGQUIT, handler as libc::sighandler_t);
+    }
+}
+
+/// Keeps the key from a command that is to be started: the terminal sends it to that, too, and Python ends by it.
+#[cfg(unix)]
+pub(crate) fn keeps_the_key(command: &mut std::process::Command) {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: between fork and exec only `signal` is called, which may be called there.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGQUIT, libc::SIG_IGN);
+            Ok(())
+        });
+    }
+}
+
+/// True once after the key was pressed.
+#[cfg(unix)]
+pub(crate) fn key_was_pressed() -> bool {
+    KEY.swap(false, SeqCst)
+}
+
+/// Asks a process that this one started to end.
+#[cfg(unix)]
+pub(crate) fn end_process(pid: u32) {
+    // SAFETY: plain values; the process was not waited for yet, so that the number is still its own.
+    unsafe {
+        libc::kill(pid as libc::pid_t, libc::SIGTERM);
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn listen_for_the_key() {}
+
+#[cfg(not(unix))]
+pub(crate) fn keeps_the_key(_command: &mut std::process::Command) {}
+
+#[cfg(not(unix))]
+pub(crate) fn key_was_pressed() -> bool {
+    false
+}
+
+#[cfg(not(unix))]
+pub(crate) fn end_process(_pid: u32) {}

@@ -108,6 +108,15 @@ pub fn run(words: Vec<OsString>, backends: &'static [Entry]) -> ExitCode {
     code.into()
 }
 
+/// What a training takes, as JSON for other programs (`vramlab-estimate-1`), with these backends.
+///
+/// `configuration`: a network's name, the path of a file that `vramlab predict` reads, or the text of a `config.json`. `arguments`: fields of a run, as an
+/// object of JSON (`{"batch": 4, "gpu": "rtx4090"}`). Every problem is a value, `{"error": {"kind": …, "message": …}}`. Threads may call it at once.
+pub fn estimate(configuration: &str, arguments: &str, backends: &'static [Entry]) -> String {
+    backends::set(backends);
+    commands::estimate::estimate(configuration, arguments)
+}
+
 /// True if these words, with their configuration file, form a valid command. Nothing is run.
 pub fn understands(words: Vec<OsString>, backends: &'static [Entry]) -> bool {
     backends::set(backends);

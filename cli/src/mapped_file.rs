@@ -49,7 +49,7 @@ mod cut_off {
         // SAFETY: the text is constant and as long as it says. Both calls are allowed in a signal handler; the second does not return.
         unsafe {
             libc::write(libc::STDERR_FILENO, TEXT.as_ptr().cast(), TEXT.len());
-            libc::_exit(Code::Usage as libc::c_int)
+            libc::_exit(libc::c_int::from(Code::Usage.number()))
         }
     }
 }

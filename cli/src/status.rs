@@ -1,4 +1,4 @@
-//! Status of a running training, in a small file that `vramlab monitor` reads.
+//! Status of a running training, in a small file that `vramlab watch` reads.
 //!
 //! There is one file per process in a directory of the user's. It is replaced whole, at most five times a second, and removed at the end. A run of
 //! less than a fifth of a second writes none. A status that cannot be written does not stop a training: then there is nothing to watch.
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::forensics::Leak;
-use lab::results::{ByCategory, DeviceInfo, RingBytes, RunStatus, by_category};
+use lab::results::{ByCategory, DeviceInfo, RingBytes, RunStatus, Watched, by_category};
 use lab::training::Progress;
 use memcore::Device;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::exit::{Failure, Result};
 use crate::whole_file::WholeFile;
@@ -98,7 +98,7 @@ impl Publisher {
             peak_bytes: 0,
             leak: None,
         };
-        let path = directory().join(format!("{}.json", std::process::id()));
+        let path = path_of(std::process::id());
         Self { path, status, last: Instant::now(), written: false, silent: false }
     }
 
@@ -133,7 +133,7 @@ fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64)
 }
 
-fn write(path: &Path, status: &RunStatus) -> std::io::Result<()> {
+fn write(path: &Path, status: &impl Serialize) -> std::io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     make_private(directory)?;
     check_own(directory)?;
@@ -151,21 +151,73 @@ fn make_private(directory: &Path) -> std::io::Result<()> {
     builder.create(directory)
 }
 
+/// Statuses of watched trainings of PyTorch, shown to other terminals; they are removed at the end.
+#[derive(Default)]
+pub(crate) struct Guests {
+    /// Process, and when it told what was shown last.
+    shown: Vec<(u32, u64)>,
+}
+
+impl Guests {
+    /// Shows what is new.
+    pub(crate) fn show(&mut self, told: &[Watched]) {
+        for one in told {
+            let at = self.shown.iter().position(|(pid, _)| *pid == one.pid).unwrap_or_else(|| {
+                self.shown.push((one.pid, 0));
+                self.shown.len() - 1
+            });
+            // A status that cannot be written does not matter to the training.
+            if self.shown[at].1 != one.updated_ms {
+                self.shown[at].1 = one.updated_ms;
+                let _ = write(&path_of(one.pid), one);
+            }
+        }
+    }
+}
+
+impl Drop for Guests {
+    fn drop(&mut self) {
+        for (pid, _) in &self.shown {
+            let _ = fs::remove_file(path_of(*pid));
+        }
+    }
+}
+
+fn path_of(pid: u32) -> PathBuf {
+    directory().join(format!("{pid}.json"))
+}
+
+/// The trainings that run, by process number.
+#[derive(Default)]
+pub(crate) struct Running {
+    /// Those of this program.
+    pub runs: Vec<RunStatus>,
+    /// Those of PyTorch that are watched.
+    pub watched: Vec<Watched>,
+}
+
 /// Returns the statuses of live processes, by process number. Files of dead ones are removed; unreadable files are left out.
 ///
 /// # Errors
 /// A directory in which others can put files.
-pub(crate) fn running() -> Result<Vec<RunStatus>> {
+pub(crate) fn running() -> Result<Running> {
     let directory = directory();
-    let Ok(entries) = fs::read_dir(&directory) else { return Ok(Vec::new()) };
+    let mut running = Running::default();
+    let Ok(entries) = fs::read_dir(&directory) else { return Ok(running) };
     check_own(&directory).map_err(|problem| {
         let name = directory.display();
         Failure::usage(format!("{name}: {problem}; no status is read from there ({DIRECTORY} names another directory)"))
     })?;
-    let files = entries.flatten().map(|entry| entry.path());
-    let mut statuses: Vec<RunStatus> = files.filter_map(|path| read(&path)).collect();
-    statuses.sort_by_key(|status| status.pid);
-    Ok(statuses)
+    for path in entries.flatten().map(|entry| entry.path()) {
+        match read(&path) {
+            Some(Status::Own(run)) => running.runs.push(*run),
+            Some(Status::OfPytorch(watched)) => running.watched.push(*watched),
+            None => {}
+        }
+    }
+    running.runs.sort_by_key(|run| run.pid);
+    running.watched.sort_by_key(|run| run.pid);
+    Ok(running)
 }
 
 /// Fields that are read before the rest: the file of a dead process may hold anything.
@@ -176,7 +228,13 @@ struct Head {
     updated_ms: u64,
 }
 
-fn read(path: &Path) -> Option<RunStatus> {
+/// Status of either kind.
+enum Status {
+    Own(Box<RunStatus>),
+    OfPytorch(Box<Watched>),
+}
+
+fn read(path: &Path) -> Option<Status> {
     let pid: u32 = path.file_name()?.to_str()?.strip_suffix(".json")?.parse().ok()?;
     // Checked before it is opened: opening a pipe would wait for a writer. A link may point anywhere.
     let metadata = fs::symlink_metadata(path).ok()?;
@@ -184,9 +242,16 @@ fn read(path: &Path) -> Option<RunStatus> {
         return None;
     }
     let text = fs::read_to_string(path).ok()?;
-    let head: Head = serde_json::from_str(&text).ok().filter(|head: &Head| head.schema == RunStatus::SCHEMA)?;
+    let head: Head = serde_json::from_str(&text).ok()?;
+    let is_own = head.schema == RunStatus::SCHEMA;
+    if !is_own && head.schema != Watched::SCHEMA {
+        return None;
+    }
     if is_alive(pid, head.updated_ms) {
-        return serde_json::from_str(&text).ok();
+        return match is_own {
+            true => serde_json::from_str(&text).ok().map(|run| Status::Own(Box::new(run))),
+            false => serde_json::from_str(&text).ok().map(|run| Status::OfPytorch(Box::new(run))),
+        };
     }
     let _ = fs::remove_file(path);
     None

@@ -62,6 +62,11 @@ impl Ui {
         }
     }
 
+    /// Makes one that says nothing beside an answer.
+    pub(crate) fn silent() -> Self {
+        Self { quiet: true, ..Self::colored(ColorWhen::Never) }
+    }
+
     /// Makes it without colours.
     #[cfg(test)]
     pub(crate) fn plain() -> Self {

@@ -23,6 +23,7 @@ pub mod any_model;
 #[cfg(target_os = "linux")]
 pub mod rehearse;
 pub mod run;
+pub mod watch;
 
 pub use lab_analysis::{bench, fit, forensics, lock, peaks, predict, step_time};
 pub use lab_base::{

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import importlib.util
 import json
@@ -58,7 +59,7 @@ class Memory:
         self.calls: list[tuple[str, Any]] = []
         self._snapshot = snapshot
 
-    def _record_memory_history(self, enabled: Any = "all", max_entries: int = 0) -> None:
+    def _record_memory_history(self, enabled: Any = "all", max_entries: int = 0, **_how: Any) -> None:
         self.calls.append(("record", enabled if max_entries == 0 else max_entries))
 
     def _dump_snapshot(self, path: str) -> None:
@@ -66,9 +67,43 @@ class Memory:
         shutil.copy(self._snapshot, path)
 
 
+class Counters:
+    """What `torch.cuda.memory_stats_as_nested_dict` reads."""
+
+    allocated = peak = made = 0
+
+    def nested(self, _device: int) -> dict[str, Any]:
+        allocated = {"all": {"current": self.allocated, "peak": self.peak}}
+        made = {"all": {"allocated": self.made}}
+        return {"allocated_bytes": allocated, "reserved_bytes": allocated, "allocation": made}
+
+
 def torch_with(snapshot: Path, available: bool = True) -> Any:
-    """A module `torch` with as much of it as a watched training meets."""
-    torch = types.ModuleType("torch")
-    cuda = types.SimpleNamespace(is_available=lambda: available, memory=Memory(snapshot), OutOfMemoryError=OutOfMemoryError)
-    torch.cuda = cuda  # type: ignore[attr-defined]
+    """A module `torch` with as much of it as a watched training meets. `submodules` are those that are imported by name."""
+    torch: Any = types.ModuleType("torch")
+    torch.counters, torch.hooks, torch.observers = Counters(), [], []
+
+    def register(hook: Any) -> Any:
+        torch.hooks.append(hook)
+        return types.SimpleNamespace(remove=lambda: torch.hooks.remove(hook))
+
+    optimizer: Any = types.ModuleType("torch.optim.optimizer")
+    optimizer.register_optimizer_step_post_hook = register
+    module: Any = types.ModuleType("torch.nn.modules.module")
+    module.register_module_forward_pre_hook = lambda hook: types.SimpleNamespace(remove=lambda: None)
+    torch.submodules = {"torch.optim.optimizer": optimizer, "torch.nn.modules.module": module}
+    torch.__version__ = "2.11.0"
+    torch.Tensor = type("Tensor", (), {})
+    torch._C = types.SimpleNamespace(
+        DisableTorchFunction=contextlib.nullcontext, _cuda_attach_out_of_memory_observer=torch.observers.append
+    )
+    torch.cuda = types.SimpleNamespace(
+        is_available=lambda: available,
+        memory=Memory(snapshot),
+        OutOfMemoryError=OutOfMemoryError,
+        memory_stats_as_nested_dict=torch.counters.nested,
+        mem_get_info=lambda _device: (1 << 30, 1 << 31),
+        get_device_name=lambda _device: "NVIDIA T4",
+        _lazy_call=lambda begin: begin(),
+    )
     return torch

@@ -111,6 +111,25 @@ class Words(unittest.TestCase):
             vramlab.binary()
 
 
+def modules(torch: Any) -> dict[str, Any]:
+    """The modules of a PyTorch that is not there; none is what Python finds for `None`."""
+    return {"torch": torch, **getattr(torch, "submodules", {})}
+
+
+class Estimates(InAFolder):
+    def test_parts_add_up_and_problems_are_exceptions(self) -> None:
+        found = vramlab.estimate(config(self.folder), batch=2, sequence=64, gpu="rtx4090", optimizer="adamw")
+        self.assertEqual(sum(part["upper_bytes"] for part in found["by_category"].values()), found["upper_bytes"])
+        self.assertIs(found["fits"], True)
+        with self.assertRaisesRegex(vramlab.VramlabError, "neither a file"):
+            vramlab.estimate("no-such-network")
+        with (
+            mock.patch.dict(os.environ, {"VRAMLAB_LIBRARY": "/nowhere/lib.so"}),
+            self.assertRaisesRegex(vramlab.VramlabError, "no such file"),
+        ):
+            vramlab.estimate("gpt2")
+
+
 class Explanations(InAFolder):
     MESSAGE = (
         "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.53 GiB of which 1.28 GiB is free. "
@@ -132,7 +151,7 @@ class Explanations(InAFolder):
         torch = torch_with(unpacked("lab/traces/tests/golden/recordings/unet_oom.pickle", self.folder))
         said: list[str] = []
         path = self.folder / "oom.pickle"
-        with mock.patch.dict(sys.modules, {"torch": torch}), self.assertRaisesRegex(OutOfMemoryError, "GiB"):
+        with mock.patch.dict(sys.modules, modules(torch)), self.assertRaisesRegex(OutOfMemoryError, "GiB"):
             with vramlab.watch(path, tell=said.append):
                 raise OutOfMemoryError(self.MESSAGE)
         self.assertTrue(path.is_file())
@@ -143,7 +162,7 @@ class Explanations(InAFolder):
     def test_another_failure_leaves_nothing(self) -> None:
         torch = torch_with(self.folder / "none")
         said: list[str] = []
-        with mock.patch.dict(sys.modules, {"torch": torch}), self.assertRaises(KeyError):
+        with mock.patch.dict(sys.modules, modules(torch)), self.assertRaises(KeyError):
             with vramlab.watch(self.folder / "oom.pickle", tell=said.append):
                 raise KeyError("loss")
         self.assertEqual((said, list(self.folder.iterdir())), ([], []))
@@ -151,7 +170,7 @@ class Explanations(InAFolder):
     def test_a_failure_that_running_out_led_to_is_one(self) -> None:
         torch = torch_with(self.folder / "none")
         said: list[str] = []
-        with mock.patch.dict(sys.modules, {"torch": torch}), self.assertRaises(RuntimeError):
+        with mock.patch.dict(sys.modules, modules(torch)), self.assertRaises(RuntimeError):
             with vramlab.watch(self.folder / "oom.pickle", tell=said.append):
                 raise RuntimeError("worker failed") from OutOfMemoryError(self.MESSAGE)
         # The snapshot could not be written: the message is explained instead.
@@ -161,7 +180,7 @@ class Explanations(InAFolder):
     def test_without_pytorch_or_a_card_there_is_no_effect_and_it_is_said(self) -> None:
         for torch, why in ((None, "PyTorch is not installed"), (torch_with(self.folder, available=False), "no CUDA device")):
             said: list[str] = []
-            with mock.patch.dict(sys.modules, {"torch": torch}), vramlab.watch(tell=said.append):
+            with mock.patch.dict(sys.modules, modules(torch)), vramlab.watch(tell=said.append):
                 pass
             self.assertEqual(len(said), 1)
             self.assertIn(why, said[0])

@@ -9,10 +9,12 @@ import io
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 import warnings
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from common import HAS_TORCH
 
@@ -113,6 +115,16 @@ class Callback(unittest.TestCase):
 
         with self.assertRaisesRegex(vramlab.VramlabError, "calls the optimizer itself"):
             _settings(None, network(manual=True))
+
+    def test_every_logger_writes_a_watched_trainings_figures(self) -> None:
+        from vramlab.lightning import WatchCallback
+
+        callback, logger = WatchCallback(), mock.Mock()
+        trainer: Any = types.SimpleNamespace(log_every_n_steps=2, loggers=[logger], global_step=7)
+        with mock.patch.object(callback._watch, "figures", return_value={"vramlab/peak": 5}):
+            for batch in range(4):
+                callback.on_train_batch_end(trainer, None, None, None, batch)
+        self.assertEqual(logger.log_metrics.call_args_list, 2 * [mock.call({"vramlab/peak": 5}, step=7)])
 
     def test_a_training_on_a_card_takes_what_was_said(self) -> None:
         import torch

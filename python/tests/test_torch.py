@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import subprocess
@@ -11,6 +12,7 @@ import types
 import unittest
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from common import HAS_TORCH, HAS_TRANSFORMERS, ROOT
 
@@ -18,10 +20,18 @@ import vramlab
 
 WATCHED = """
 import sys, torch, vramlab
-def train():
-    held = [torch.empty(256, 1024, 1024, device="cuda") for _ in range(13)]
-with vramlab.watch(tell=print):
-    train()
+network = torch.nn.Linear(256, 256).cuda()
+optimizer = torch.optim.AdamW(network.parameters())
+def train(held):
+    for _ in range(24):
+        network(torch.randn(8, 256, device="cuda")).sum().backward()
+        optimizer.step()
+        held.append(torch.empty(1024, device="cuda"))
+    print(watched.figures())
+    print("peak", torch.cuda.max_memory_allocated())
+    held.extend(torch.empty(256, 1024, 1024, device="cuda") for _ in range(13))
+with vramlab.watch(tell=print) as watched:
+    train([])
 """
 
 
@@ -82,6 +92,17 @@ class Models(unittest.TestCase):
         with self.assertRaisesRegex(vramlab.VramlabError, "not trained"):
             vramlab.predict(frozen, batch=2, sequence=32)
 
+    def test_the_trainers_logs_have_a_watched_trainings_figures(self) -> None:
+        from vramlab.transformers import watch_trainer
+
+        trainer = types.SimpleNamespace(callback_handler=types.SimpleNamespace(callbacks=["the logger's"]))
+        callback = watch_trainer(trainer)
+        self.assertIs(trainer.callback_handler.callbacks[0], callback)
+        logs, state = {"loss": 1.0}, types.SimpleNamespace(log_history=[{"loss": 1.0}])
+        with mock.patch.object(callback._watch, "figures", return_value={"vramlab/peak": 5}):
+            callback.on_log(None, state, None, logs=logs)
+        self.assertEqual((logs["vramlab/peak"], state.log_history[-1]["vramlab/peak"]), (5, 5))
+
     def test_the_trainers_callback_answers_before_the_first_step(self) -> None:
         from transformers import TrainingArguments
 
@@ -110,12 +131,32 @@ class Watched(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder, "script.py")
             script.write_text(WATCHED, encoding="utf-8")
-            words = [str(vramlab.binary()), "rehearse", "--no-needs", "--gpu", "rtx3060", "--", sys.executable, str(script)]
+            words = [
+                str(vramlab.binary()),
+                "rehearse",
+                "--no-needs",
+                "--steps",
+                "99",
+                "--gpu",
+                "rtx3060",
+                "--",
+                sys.executable,
+                str(script),
+            ]
             environment = {"PYTHONPATH": str(ROOT / "python"), "VRAMLAB_BINARY": str(vramlab.binary()), "PATH": "/usr/bin:/bin"}
             done = subprocess.run(words, cwd=folder, env={**environment, "HOME": folder}, capture_output=True, text=True, check=False)
         said = done.stdout + done.stderr
         self.assertIn("vramlab-oom.pickle: out of memory, full", said)
-        self.assertIn("script.py:4", said.partition("Held then, by line of the program")[2])
+        self.assertIn("script.py:12", said.partition("Held then, by line of the program")[2])
+        line = next(line for line in said.splitlines() if line.startswith("{"))
+        figures = ast.literal_eval(line)
+        parameters = 4 * (256 * 256 + 256)
+        self.assertEqual(figures["vramlab/parameter"], parameters)
+        self.assertEqual(figures["vramlab/gradient"], parameters)
+        # Two counts of steps on the card would be two more blocks.
+        self.assertEqual(figures["vramlab/optimizer_state"], 2 * parameters)
+        self.assertEqual(figures["vramlab/growth_per_step"], 4096)
+        self.assertIn(f"peak {figures['vramlab/peak']}", said)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ._answers import Answer, Change, Checked, Explanation, Fit, Prediction
 from ._binary import DoesNotFit, VramlabError, binary
+from ._estimate import estimate
 from ._predict import explain, fit, predict
 from ._watch import watch
 from .export import export
@@ -21,6 +22,7 @@ __all__ = [
     "Prediction",
     "VramlabError",
     "binary",
+    "estimate",
     "explain",
     "export",
     "fit",

@@ -1,4 +1,4 @@
-"""A callback for Lightning that says before the first step whether the training fits."""
+"""Callbacks for Lightning: whether the training fits, before its first step; its memory, in its loggers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ except ImportError:
 from ._before import Before
 from ._binary import VramlabError
 from ._predict import predict
+from ._watch import watch
 
 # Names of precisions: Lightning's, and the program's.
 _PRECISIONS = {"32-true": "fp32", "16-mixed": "autocast-fp16", "bf16-mixed": "autocast-bf16", "16-true": "fp16", "bf16-true": "bf16"}
@@ -93,3 +94,32 @@ def _as_it_trains(trainer: Any, example: Any) -> tuple[tuple[Any, ...], Mapping[
     if isinstance(moved, Mapping):
         return (), moved
     return (moved if isinstance(moved, tuple) else (moved,)), {}
+
+
+class WatchCallback(Callback):  # type: ignore[misc, unused-ignore]
+    """``Trainer(…, callbacks=[WatchCallback()])``: every logger of the Trainer writes the figures of :class:`vramlab.watch`.
+
+    They come as often as the Trainer logs (``log_every_n_steps``). Arguments are those of :class:`vramlab.watch`.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        self._watch = watch(**settings)
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Called by Lightning."""
+        self._watch.__enter__()
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Called by Lightning after each batch."""
+        if (batch_idx + 1) % trainer.log_every_n_steps == 0:
+            for logger in trainer.loggers:
+                logger.log_metrics(self._watch.figures(), step=trainer.global_step)
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Called by Lightning: if memory ran out, the answer is printed."""
+        self._watch.__exit__(type(exception), exception, exception.__traceback__)
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        """Called by Lightning."""
+        self._watch.__exit__(None, None, None)

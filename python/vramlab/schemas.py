@@ -53,6 +53,22 @@ class DevicesV1(TypedDict, total=False):
     devices: list[SeenDevice]
 
 
+class EstimateV1(TypedDict, total=False):
+    """What the process of a training takes on a card at most. Bytes."""
+
+    fits: Optional[bool]
+    lower_bytes: int
+    expected_bytes: int
+    upper_bytes: int
+    by_category: dict[str, EstimatedRange]
+    allocated_bytes: int
+    reserved_bytes: int
+    budget_bytes: Optional[int]
+    missing_bytes: Optional[int]
+    premises: list[Premise]
+    warnings: list[str]
+
+
 class ExperimentV1(TypedDict, total=False):
     """Result of an experiment."""
 
@@ -131,6 +147,7 @@ class MonitorV1(TypedDict, total=False):
 
     devices: list[DeviceMemory]
     runs: list[RunStatus]
+    watched: list[Watched]
 
 
 class NetworkV1(TypedDict, total=False):
@@ -362,6 +379,17 @@ class TuneV1(TypedDict, total=False):
     lower_bound_bytes: int
     self_check: Optional[SelfCheck]
     device: Optional[ChosenDevice]
+
+
+class WatchV1(TypedDict, total=False):
+    """A command that was watched."""
+
+    command: list[str]
+    script_exit: int
+    processes: list[Watched]
+    predicted: Optional[PredictedPeaks]
+    snapshot: Optional[SnapshotV1]
+    kept: Optional[str]
 
 
 class AccuracyResult(TypedDict, total=False):
@@ -672,6 +700,14 @@ class DeviceMemory(TypedDict, total=False):
     name: str
     used_bytes: Optional[int]
     total_bytes: Optional[int]
+
+
+class EstimatedRange(TypedDict, total=False):
+    """A range. Bytes."""
+
+    lower_bytes: int
+    expected_bytes: int
+    upper_bytes: int
 
 
 class EventList(TypedDict, total=False):
@@ -1225,6 +1261,14 @@ class Predicted(TypedDict, total=False):
     reserved_bytes: int
 
 
+class PredictedPeaks(TypedDict, total=False):
+    """Peaks that a prediction or a rehearsal named. Bytes."""
+
+    file: str
+    allocated: int
+    reserved: int
+
+
 class Premise(TypedDict, total=False):
     """A premise: the type, the tokens or the batch, with its source."""
 
@@ -1763,6 +1807,58 @@ class UnknownRead(TypedDict, total=False):
     kind: str
     bytes: Optional[int]
     answer: Optional[str]
+    count: int
+
+
+class Watched(TypedDict, total=False):
+    """A process that trains, as the watch inside it tells. Bytes."""
+
+    schema: str
+    pid: int
+    rank: Optional[int]
+    script: str
+    torch: str
+    card: Optional[str]
+    device: int
+    started_ms: int
+    updated_ms: int
+    steps: int
+    step_seconds: Optional[float]
+    allocated: int
+    reserved: int
+    peak_allocated: int
+    peak_step: int
+    peak_reserved: int
+    room: Optional[int]
+    retries: int
+    by_category: dict[str, int]
+    growth: Optional[WatchedGrowth]
+    out_of_memory: Optional[WatchedOom]
+    own_share: Optional[float]
+    problem: Optional[str]
+    ended: bool
+    folder: str
+    snapshot: Optional[str]
+    snapshot_step: int
+    note: Optional[str]
+
+
+class WatchedGrowth(TypedDict, total=False):
+    """Growth of the memory at the ends of steps."""
+
+    bytes_per_step: int
+    since_step: int
+    runs_out_at_step: Optional[int]
+
+
+class WatchedOom(TypedDict, total=False):
+    """A request that failed."""
+
+    step: int
+    requested: int
+    free: int
+    allocated: int
+    reserved: int
     count: int
 
 

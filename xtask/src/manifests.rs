@@ -97,6 +97,8 @@ const RULES: &[Rule] = &[
         normal: &["memcore", "backend-*", "lab"],
         dev: &["backend-cpu", "conformance", "portable-kernels"],
     },
+    // The program's answers, for callers in C.
+    Rule { package: "capi", normal: &["cli"], dev: &[] },
     Rule { package: "benches", normal: &["memcore", "backend-*", "lab", "conformance"], dev: &[] },
     // Texts of Python, and nothing else.
     Rule { package: "rehearsal-python", normal: &[], dev: &[] },

@@ -136,11 +136,25 @@ pub(crate) enum Command {
             Example: the processor alone, in five seconds, for another program\n  \
             vramlab bench --backend cpu --seconds 5 --json -")]
     Bench(BenchArgs),
-    /// Watch the devices' memory and the trainings of vramlab that run, live.
+    /// Estimate for another program, as the library for C does: JSON on standard output, also for errors.
+    #[command(
+        hide = true,
+        after_help = "Example: a network's name, and fields of a run\n  vramlab estimate gpt2 '{\"batch\": 8}'"
+    )]
+    Estimate {
+        /// A network's name, a file, or the text of a config.json.
+        configuration: String,
+        /// Fields of a run, as an object of JSON.
+        #[arg(default_value = "{}")]
+        arguments: String,
+    },
+    /// Watch the memory of a PyTorch training while it runs, or of all trainings that run.
     #[command(
         name = "watch",
         alias = "monitor",
-        after_help = "Example: what runs now, for another program\n  vramlab watch --once --json -"
+        after_help = "Example: a training of PyTorch, with what had been predicted beside it\n  \
+            vramlab watch --predicted predicted.json -- python train.py\n\n\
+            Example: what runs now, for another program\n  vramlab watch --once --json -"
     )]
     Monitor(MonitorArgs),
     /// Make a report to look at, one HTML file, from results and recordings.

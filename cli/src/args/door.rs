@@ -325,17 +325,25 @@ fn snapshot(mut line: Line<'_>) -> Result<Entered> {
     Ok(line.with_own("snapshot"))
 }
 
-/// `watch`, or `watch PID`, looks at the trainings of this program.
-fn watch(line: Line<'_>) -> Result<Entered> {
-    let named = line.positionals(&["watch"]).first().map(|at| line.rest[*at].to_string_lossy().into_owned());
-    let is_process = named.as_ref().is_none_or(|word| word.parse::<u32>().is_ok());
-    if is_process && line.rest.iter().all(|word| word != "--") {
-        return Ok(line.with_own("watch"));
-    }
-    Err(Failure::usage(
-        "watch shows the trainings of vramlab itself, all or that of one process (watch PID); inside a PyTorch script `vramlab.watch()` \
-         records its memory (docs/python.md)",
-    ))
+/// `watch`, or `watch PID`, looks at trainings that run; `watch COMMAND`, with or without `--`, runs one.
+fn watch(mut line: Line<'_>) -> Result<Entered> {
+    let at = line.positionals(&["watch"]).first().copied();
+    let is_process = |at: usize| line.rest[at].to_string_lossy().parse::<u32>().is_ok();
+    let command = match (at, line.rest.iter().position(|word| word == "--")) {
+        (Some(at), _) if !is_process(at) => {
+            what::named(&line.rest[at].to_string_lossy()).and_then(|what| match what {
+                What::Command(_) | What::Script(_) => Ok(()),
+                _ => Err(Failure::usage("watch runs a training of PyTorch: vramlab watch -- python train.py")),
+            })?;
+            line.rest.split_off(at)
+        }
+        (_, Some(at)) => line.rest.split_off(at).split_off(1),
+        (_, None) => return Ok(line.with_own("watch")),
+    };
+    let flags = std::mem::take(&mut line.rest);
+    let flags = line.command("watch").map_or(flags.clone(), |own| spellings::as_ours(&flags, own));
+    let words = flags.into_iter().chain([OsString::from("--")]).chain(startable(command)).collect();
+    Ok(line.with("watch", words))
 }
 
 #[cfg(test)]
@@ -384,6 +392,9 @@ mod tests {
             ("run --json a.json", "list --json a.json"),
             ("monitor --once", "watch --once"),
             ("watch 1234", "watch 1234"),
+            ("watch train.py --lr 1", "watch -- python train.py --lr 1"),
+            ("watch --interval 5 python train.py --once", "watch --interval 5 -- python train.py --once"),
+            ("watch -- ./train.sh", "watch -- ./train.sh"),
         ] {
             assert_eq!(chosen(folder.path(), typed), words, "{typed}");
         }
@@ -393,7 +404,7 @@ mod tests {
             ("predict train.py --python", "--python needs the file"),
             ("predict --largest -- python train.py", "scan the argument that sets the size"),
             ("predict gpt2 -- python train.py", "give one of the two"),
-            ("watch train.py", "vramlab.watch()"),
+            ("watch gpt2", "vramlab watch -- python train.py"),
         ] {
             let said = chosen(folder.path(), typed);
             assert!(said.starts_with("error: ") && said.contains(part), "{typed}: {said}");

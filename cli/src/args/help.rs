@@ -93,14 +93,16 @@ static SHORT: [Short; 10] = [
     },
     Short {
         command: "watch",
-        about: "Watch the devices' memory and the trainings of vramlab that run, live.",
-        usage: "vramlab watch [PID] [FLAGS]",
+        about: "Watch the memory of a PyTorch training while it runs, or of all trainings that run.",
+        usage: "vramlab watch [FLAGS] -- python train.py [ARGUMENTS]\n       vramlab watch [PID] [FLAGS]",
         flags: &[
+            ("predicted", "A result of predict --json, to stand beside"),
+            ("snapshot", "Where the snapshot of running out goes"),
             ("once", "Print one reading, then end"),
             ("interval", "Seconds between two readings"),
             ("json", "Write the readings as JSON; - for standard output"),
         ],
-        end: "Inside a PyTorch script, vramlab.watch() records its memory.",
+        end: "Ctrl-\\ writes a snapshot. In Python: vramlab.watch().",
     },
     Short {
         command: "check",

@@ -48,7 +48,7 @@ impl<'a> Line<'a> {
     pub(super) fn with(self, name: &str, rest: Vec<OsString>) -> Entered {
         let rest = match self.command(name) {
             // What follows are a script's own words.
-            Some(command) if name != "rehearse" => spellings::as_ours(&rest, command),
+            Some(command) if name != "rehearse" && name != "watch" => spellings::as_ours(&rest, command),
             _ => rest,
         };
         let words = self.before.into_iter().chain(name.split(' ').map(OsString::from)).chain(rest).collect();

@@ -12,6 +12,7 @@ pub(crate) mod data_parallel;
 mod devices;
 mod diff;
 mod docs;
+pub(crate) mod estimate;
 mod events;
 mod explain;
 mod fit;
@@ -52,6 +53,7 @@ mod ui;
 #[cfg(feature = "view")]
 mod view;
 pub(crate) mod warnings;
+mod watch;
 mod weights;
 mod workspaces;
 
@@ -104,6 +106,10 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Check(args) => check::run(args, &invocation.run, ui),
         Command::Explain(args) => explain::run(args, ui),
         Command::Bench(args) => bench::run(args, ui),
+        Command::Estimate { configuration, arguments } => {
+            ui.document((estimate::estimate(configuration, arguments) + "\n").as_bytes())?;
+            Ok(Code::Done)
+        }
         Command::Monitor(args) => monitor::run(args, ui),
         Command::Report(args) => report::run(args, ui),
         #[cfg(feature = "view")]

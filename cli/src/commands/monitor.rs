@@ -16,11 +16,17 @@ use crate::status;
 use crate::ui::Ui;
 use crate::visible::sequence;
 
+/// Seconds between two readings.
+const READINGS: f64 = 1.0;
+
 /// Shows devices and running trainings, once or until Ctrl-C.
 ///
 /// # Errors
 /// A result that cannot be written; a directory of statuses that others can write to. An absent driver, or no running training, is not an error.
 pub(super) fn run(args: &MonitorArgs, ui: &Ui) -> Result<Code> {
+    if !args.command.is_empty() {
+        return super::watch::run(args, ui);
+    }
     // Ctrl-C is the way to leave a monitor.
     interrupt::silence();
     output::check(&args.json)?;
@@ -31,6 +37,9 @@ pub(super) fn run(args: &MonitorArgs, ui: &Ui) -> Result<Code> {
         ));
     }
     let live = stdout().is_terminal() && !args.once && args.json.is_none();
+    if live && args.pid.is_some() {
+        interrupt::listen_for_the_key();
+    }
     let mut was_seen = false;
     loop {
         let seen = match look(args.pid) {
@@ -39,6 +48,9 @@ pub(super) fn run(args: &MonitorArgs, ui: &Ui) -> Result<Code> {
             seen => seen?,
         };
         was_seen = true;
+        if live && args.pid.is_some() && interrupt::key_was_pressed() {
+            seen.watched.iter().for_each(|watched| super::watch::ask(watched, ui));
+        }
         match &args.json {
             Some(destination) => {
                 let json = seen.to_json().map_err(|error| Failure::new(Code::Usage, error))?;
@@ -48,7 +60,7 @@ pub(super) fn run(args: &MonitorArgs, ui: &Ui) -> Result<Code> {
             None if live => ui.print(&format!("{}{}{}", sequence("H"), sequence("J"), text(&seen, ui)))?,
             None => ui.print(&text(&seen, ui))?,
         }
-        if args.once || ui.nobody_reads() || !wait(Duration::from_secs_f64(args.interval)) {
+        if args.once || ui.nobody_reads() || !wait(Duration::from_secs_f64(args.interval.unwrap_or(READINGS))) {
             return Ok(Code::Done);
         }
     }
@@ -71,17 +83,18 @@ fn wait(period: Duration) -> bool {
 /// # Errors
 /// A process that is not a training of this program.
 fn look(pid: Option<u32>) -> Result<MonitorResult> {
-    let mut runs = status::running()?;
+    let status::Running { mut runs, mut watched } = status::running()?;
     if let Some(pid) = pid {
         runs.retain(|run| run.pid == pid);
-        if runs.is_empty() {
+        watched.retain(|run| run.pid == pid);
+        if runs.is_empty() && watched.is_empty() {
             return Err(Failure::usage(format!(
-                "{pid} is not a running training of vramlab: `vramlab watch` shows all of them. A PyTorch script records its memory with \
-                 `vramlab.watch()` (docs/python.md), and `vramlab predict SCRIPT` says what it takes"
+                "{pid} is not a training that tells of its memory: `vramlab watch` shows all that do. One of PyTorch does if it runs as \
+                 `vramlab watch -- python train.py`, or inside `vramlab.watch()` (docs/python.md)"
             )));
         }
     }
-    Ok(MonitorResult { devices: backends::all().iter().flat_map(|entry| (entry.memory)()).collect(), runs })
+    Ok(MonitorResult { devices: backends::all().iter().flat_map(|entry| (entry.memory)()).collect(), runs, watched })
 }
 
 fn text(seen: &MonitorResult, ui: &Ui) -> String {

@@ -53,6 +53,7 @@ mod ui;
 mod view;
 mod viewer;
 mod warnings;
+mod watch;
 mod weights;
 #[cfg(target_os = "linux")]
 mod workspaces;

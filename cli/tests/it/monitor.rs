@@ -81,7 +81,10 @@ fn a_training_is_seen_while_it_runs() {
         serde_json::from_str(&monitor(directory.path(), &[&pid.to_string(), "--once", "--json", "-"])).unwrap();
     assert_eq!((alone["runs"].as_array().unwrap().len(), &alone["runs"][0]["pid"]), (1, &pid.into()));
     let other = refused(2, &["watch", "1", "--once"]);
-    assert!(other.contains("1 is not a running training of vramlab") && other.contains("`vramlab watch`"), "{other}");
+    assert!(
+        other.contains("1 is not a training that tells of its memory") && other.contains("`vramlab watch`"),
+        "{other}"
+    );
     assert_eq!(run["device"]["backend"], "meta");
     assert!(run["step"].as_u64().unwrap() > 0 && run["rings"]["allocated"].as_u64().unwrap() > 0, "{run}");
     let held: u64 = run["by_category"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
@@ -92,6 +95,18 @@ fn a_training_is_seen_while_it_runs() {
     assert!(text.contains("two-layer") && text.contains("memory grows by"), "{text}");
     drop(training);
     assert_eq!(seen(directory.path())["runs"], Value::Array(Vec::new()), "it is gone");
+}
+
+/// What a watched training of PyTorch tells is shown beside this program's own.
+#[test]
+fn a_training_of_pytorch_is_seen() {
+    let directory = tempfile::tempdir().unwrap();
+    let pid = std::process::id();
+    let told = serde_json::json!({ "schema": "vramlab-watched-1", "pid": pid, "script": "train.py", "steps": 12, "reserved": 4096 });
+    std::fs::write(directory.path().join(format!("{pid}.json")), told.to_string()).unwrap();
+    assert_eq!(seen(directory.path())["watched"][0]["steps"], 12);
+    let text = monitor(directory.path(), &["--once"]);
+    assert!(text.contains("1 training of PyTorch, with 4 KiB reserved in all") && text.contains("train.py"), "{text}");
 }
 
 /// A directory that another user owns, or that others can write to, is not trusted.

@@ -11,6 +11,7 @@ mod chosen;
 mod claims;
 pub mod command;
 mod device;
+mod estimate;
 mod experiment;
 mod experiment_scan;
 mod explain;
@@ -47,6 +48,7 @@ mod snapshot;
 mod snapshot_diff;
 mod tune;
 pub mod view;
+mod watch;
 mod what_if;
 
 pub use bench::{BenchResult, BenchedAllocator, BenchedDevice, BenchedKernel, DeviceFigures};
@@ -55,6 +57,7 @@ pub use check::{CheckResult, CheckedRun};
 pub use chosen::{ChosenInput, ChosenNetwork};
 pub use claims::ClaimsResult;
 pub use device::{DeviceInfo, Devices, SeenDevice};
+pub use estimate::{EstimateResult, EstimatedRange};
 pub use experiment::ExperimentResult;
 pub use experiment_scan::{ExperimentPoint, ExperimentScanResult};
 pub use explain::ExplainResult;
@@ -95,6 +98,7 @@ pub use snapshot::{
 };
 pub use snapshot_diff::{ChangedStack, SnapshotDiff};
 pub use tune::TuneResult;
+pub use watch::{PredictedPeaks, WatchResult, Watched, WatchedGrowth, WatchedOom};
 pub use what_if::WhatIfResult;
 
 use lab_base::error::{Error, Result};
@@ -112,6 +116,7 @@ const READERS: &[(&str, Reader)] = &[
     (CheckResult::SCHEMA, shown::<CheckResult>),
     (ClaimsResult::SCHEMA, shown::<ClaimsResult>),
     (Devices::SCHEMA, shown::<Devices>),
+    (EstimateResult::SCHEMA, shown::<EstimateResult>),
     (ExperimentResult::SCHEMA, shown::<ExperimentResult>),
     (ExperimentScanResult::SCHEMA, shown::<ExperimentScanResult>),
     (ExplainResult::SCHEMA, shown::<ExplainResult>),

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::device::DeviceInfo;
 use super::findings::Findings;
 use super::run::{ByCategory, RingBytes};
+use super::watch::Watched;
 
 /// Devices and trainings at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -18,6 +19,9 @@ pub struct MonitorResult {
     pub devices: Vec<DeviceMemory>,
     /// Every running vramlab training, by process.
     pub runs: Vec<RunStatus>,
+    /// Every running training of PyTorch that is watched, by process.
+    #[serde(default)]
+    pub watched: Vec<Watched>,
 }
 
 /// Status of a running training.
@@ -82,11 +86,20 @@ impl RunStatus {
 
 impl MonitorResult {
     fn answer(&self) -> String {
-        match self.runs.len() {
-            0 => "no training of vramlab runs".into(),
-            runs => {
-                let held = self.runs.iter().fold(0u64, |held, run| held.saturating_add(run.rings.reserved));
-                format!("{} of vramlab, with {} reserved in all", counted(runs as u64, "training"), both(held))
+        let of_torch = self.watched.iter().map(|run| run.reserved);
+        let held = self.runs.iter().map(|run| run.rings.reserved).chain(of_torch).fold(0, u64::saturating_add);
+        match (self.runs.len() as u64, self.watched.len() as u64) {
+            (0, 0) => {
+                "no training of vramlab runs, and none of PyTorch is watched (vramlab watch -- python train.py)".into()
+            }
+            (runs, 0) => format!("{} of vramlab, with {} reserved in all", counted(runs, "training"), both(held)),
+            (0, watched) => format!("{} of PyTorch, with {} reserved in all", counted(watched, "training"), both(held)),
+            (runs, watched) => {
+                format!(
+                    "{} of vramlab, {watched} of PyTorch, with {} reserved in all",
+                    counted(runs, "training"),
+                    both(held)
+                )
             }
         }
     }
@@ -126,6 +139,9 @@ impl Findings for MonitorResult {
         let runs = Table::new("Trainings of vramlab", &columns, self.runs.iter().map(RunStatus::row).collect());
         let mut sections = vec![Section::Answer(self.answer()), Section::List(runs)];
         sections.extend(self.runs.iter().filter_map(RunStatus::growth));
+        if !self.watched.is_empty() {
+            sections.push(Watched::table("Trainings of PyTorch", &self.watched));
+        }
         sections.push(Section::List(self.devices_table()));
         sections.push(Section::Rest(vec![Section::Table(self.categories_table())]));
         sections
