@@ -40,7 +40,7 @@ impl Code {
     pub(crate) fn of_number(number: i32) -> Option<Self> {
         [Self::Done, Self::Check, Self::Usage, Self::Device, Self::Interrupted]
             .into_iter()
-            .find(|code| *code as i32 == number)
+            .find(|code| i32::from(code.number()) == number)
     }
 }
 
