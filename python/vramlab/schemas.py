@@ -759,6 +759,7 @@ class Footprint(TypedDict, total=False):
     """Memory of a run, in bytes. It is the same on every machine, for one profile and one list of settings."""
 
     peak: Peak
+    expected: Optional[int]
     held: int
     by_category: dict[str, int]
     by_phase: dict[str, int]

@@ -74,6 +74,9 @@ enum Chore {
     ///
     /// Example: cargo xtask published --exports FOLDER --python /usr/bin/python3
     Published {
+        /// Fit the bands and make the document, and ask nobody.
+        #[arg(long)]
+        fit: bool,
         /// The program.
         #[arg(long, default_value = "target/debug/vramlab")]
         program: PathBuf,
@@ -101,7 +104,8 @@ fn main() -> ExitCode {
         Chore::Dist(args) => repository_root().and_then(|root| dist::archive(&root, &args)),
         Chore::Wheel(args) => repository_root().and_then(|root| dist::wheel(&root, &args)),
         Chore::BenchTables => repository_root().and_then(|root| measure::tables(&root)),
-        Chore::Published { program, exports, python } => repository_root()
+        Chore::Published { fit: true, .. } => repository_root().and_then(|root| xtask::published::write(&root)),
+        Chore::Published { program, exports, python, .. } => repository_root()
             .and_then(|root| xtask::published::run(&root, &root.join(program), exports.as_deref(), python.as_deref())),
         Chore::Json => repository_root().and_then(|root| {
             let text = xtask::schemas::markdown(&root)?;

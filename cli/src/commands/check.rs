@@ -6,7 +6,7 @@ use std::path::Path;
 use lab::input;
 use lab::lock::{Comparison, Lock, Locked};
 use lab::results::{CheckResult, CheckedRun};
-use lab::run::{RunSpec, UsualRelease};
+use lab::run::{BuiltInWorkspaces, ParallelSpec, RunSpec, UsualRelease};
 use lab::section::Section;
 use serde_json::{Map, Value};
 
@@ -161,6 +161,12 @@ fn read(path: &Path) -> Result<Option<Lock>> {
     Lock::read(&text).map(Some).map_err(failed)
 }
 
+/// Reserved bytes that are expected where cuDNN computes a run's convolutions, if the built-in tables have their workspaces.
+fn expected(spec: &RunSpec) -> Result<Option<u64>> {
+    let figures = plan::on_paper().with_workspaces_of(&BuiltInWorkspaces).figures(&spec.endless())?;
+    Ok(figures.with_cudnn.filter(|bound| bound.expected_bytes.is_some()).map(|bound| bound.reserved.expected))
+}
+
 /// Makes a run; `None` when the user stopped it.
 fn measured(
     name: &str,
@@ -182,7 +188,11 @@ fn measured(
         ui.tell(sections::text("", &[Section::Try(tries)], ui.view).trim_end());
     }
     let taken = taken?;
-    let Some((memory, deviations)) = taken else { return Ok(None) };
+    let Some((mut memory, deviations)) = taken else { return Ok(None) };
+    if session.in_force.is_on_paper() && deviations.convolution_bytes() > 0 && spec.parallel == ParallelSpec::default()
+    {
+        memory.expected = expected(&spec)?;
+    }
     warnings::tell(deviations, ui);
     let warnings = warnings::all(&session.warnings(), deviations);
     let now = Locked { flags, settings: session.in_force.fields(), memory };

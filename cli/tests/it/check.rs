@@ -41,6 +41,28 @@ impl Locked {
     }
 }
 
+#[test]
+fn the_figure_with_cudnn_is_pinned_too_and_files_without_it_keep_theirs() {
+    const NETWORK: [&str; 8] = ["--model", "resnet18", "--batch", "2", "--gpu", "rtx3060", "--steps", "2"];
+    let locked = Locked::new(&NETWORK);
+    let found = locked.json(0, &[]);
+    let expected = found["runs"][0]["now"]["memory"]["expected"].as_u64().unwrap();
+    let predicted = common::json(&[&["predict"], &NETWORK[..]].concat());
+    let parts = predicted["parts"].as_array().unwrap();
+    assert_eq!(expected, parts[..2].iter().map(|part| part["expected_bytes"].as_u64().unwrap()).sum::<u64>());
+    // It needed less once.
+    let mut lock: Value = serde_json::from_str(&locked.text()).unwrap();
+    lock["runs"]["default"]["memory"]["expected"] = (expected - 1).into();
+    fs::write(locked.path(), lock.to_string()).unwrap();
+    let grown = locked.json(1, &[]);
+    assert_eq!(grown["runs"][0]["comparison"]["grew"], serde_json::json!(["expected"]));
+    // A file from before has no such figure.
+    lock["runs"]["default"]["memory"].as_object_mut().unwrap().remove("expected");
+    fs::write(locked.path(), lock.to_string()).unwrap();
+    let kept = locked.json(0, &[]);
+    assert_eq!(kept["runs"][0]["comparison"]["figures"].as_array().unwrap().len(), 3);
+}
+
 const GPT: [&str; 9] = ["--model", "gpt", "--layers", "2", "--batch", "4", "--steps", "2", "--tied"];
 
 #[test]

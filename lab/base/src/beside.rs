@@ -15,14 +15,15 @@ pub struct Beside {
     pub source: &'static str,
 }
 
-/// What cuDNN takes in the context when it is first used, on cards whose contexts were seen without it: 290 MiB are the least by which convolutional
-/// networks that others measured on an A100 were above what was predicted for them, 18 the most on an H200.
+/// What cuDNN takes in the context when it is first used, on cards whose contexts were seen without it: 18 MiB on an H200. 290 are the least by which
+/// convolutional networks that others measured on an A100 were above what was predicted for them; the perceptrons there have a context of 1429 MiB, as where
+/// all modules are loaded at once.
 pub const CUDNN: Beside = Beside {
     name: "cuDNN in the context",
     least_mib: 18,
-    usual_mib: 290,
+    usual_mib: 18,
     most_mib: 290,
-    source: "18 MiB on an H200 (benches/results/2026-11-27-h200-contexts-more.json), 290 on an A100 (docs/evidence-rehearse.md)",
+    source: "18 MiB on an H200 (benches/results/2026-11-27-h200-contexts-more.json), 290 on an A100 with all modules loaded at once (docs/evidence-rehearse.md)",
 };
 
 /// What NCCL takes for the first communicator of a process: 558 MiB on an H200, 180 with one channel, 684 without cuMem. Others saw 544 and 688 MB for a
@@ -44,8 +45,17 @@ pub const NCCL_FURTHER: Beside = Beside {
     source: "benches/results/2026-11-27-h200-contexts-more.json, one rank of an H200",
 };
 
+/// What a desktop takes on a card whose screen is on, where it was seen: no answer adds it, and one that fits by less says so. MiB.
+pub const DESKTOP: Beside = Beside {
+    name: "a desktop on the card",
+    least_mib: 51,
+    usual_mib: 51,
+    most_mib: 830,
+    source: "nvidia-smi at rest: an RTX 4070 Ti (Kwai-Kolors/Kolors#11), an RTX 3090 on Windows (noonghunna/club-3090#32; its neighbour without a screen 37)",
+};
+
 /// What else takes memory on a card, in words: name, figure, source. No answer adds these.
-pub const OTHERS: [[&str; 3]; 12] = [
+pub const OTHERS: [[&str; 3]; 15] = [
     ["PyTorch's own kernels, loaded when first used", "92 MiB on an H200, in the context's range", H200_STAGES],
     ["cuBLAS and cuBLASLt", "66 and 130 MiB on an H200, in the context's range", H200_STAGES],
     ["cuFFT, cuSOLVER, a CUDA graph", "8, 162 and 70 MiB on an H200", H200_STAGES],
@@ -62,10 +72,25 @@ pub const OTHERS: [[&str; 3]; 12] = [
         "Hugging Face's documents, model training anatomy",
     ],
     ["RCCL on AMD cards", "1 GiB, and 0.65 GiB for each communicator", "Lumi-supercomputer/LUMI-AI-Guide#111"],
-    ["a desktop's share of a consumer card", NOT_KNOWN, ""],
-    ["MIG slices", NOT_KNOWN, ""],
-    ["contexts on AMD, Intel and Apple GPUs, B200 and GB200, Jetson", NOT_KNOWN, ""],
-    ["what the system takes of unified memory", NOT_KNOWN, ""],
+    [
+        "a MIG slice of an A100 80GB with 28 multiprocessors",
+        "19968 MiB, of which 13 are taken at rest; contexts not known",
+        "XuehaiPan/nvitop#8",
+    ],
+    ["contexts on B200 and GB200", "by multiprocessor on a B200, else not known", ""],
+    ["contexts on AMD GPUs", "not known: PyTorch's messages there do not say it", "pytorch/pytorch#175431"],
+    ["contexts on Intel GPUs", "not known; an Arc A770 shows 15.11 GiB of 16", "intel/intel-extension-for-pytorch#846"],
+    [
+        "what PyTorch may use on Apple GPUs",
+        "9.07 GB of 8, 18.13 GB of 16; the context is not known",
+        "lllyasviel/Fooocus#980, haoheliu/AudioLDM2#20",
+    ],
+    ["Jetson", NOT_KNOWN, ""],
+    [
+        "what is left of unified memory",
+        "96 of 128 GiB on an MI300A, 62.47 of 125 on a Ryzen AI Max+ 395; else not known",
+        "ROCm/legacy-rocm-build#3587, unslothai/unsloth#7960",
+    ],
 ];
 
 const NOT_KNOWN: &str = "not known";

@@ -200,12 +200,16 @@ pub const ALL: &[Card] = &[
     card("a40", "A40", 86, 84, seen(4439, SAME_AS_L40S), CONTEXT),
     card("l4", "L4", 89, 58, seen(2203, MESSAGES), context(220, 251, "ArcInstitute/evo2#190")),
     card("l40s", "L40S", 89, 142, seen(4439, MESSAGES), AD102),
-    card("a100-40", "A100 40GB", 80, 108, seen(3950, "TianheWu/CoSeR#10"), context(490, 512, "TianheWu/CoSeR#10")),
-    card("a100-80", "A100 80GB", 80, 108, seen(7915, MESSAGES), context(398, 420, "HiDream-ai/VAREdit#6")),
+    card("a100-40", "A100 40GB", 80, 108, seen(3950, "TianheWu/CoSeR#10"), GA100),
+    card("a100-80", "A100 80GB", 80, 108, seen(7915, MESSAGES), GA100),
     card("h100", "H100 80GB", 90, 132, seen(7911, "vllm-project/vllm#27508"), GH100),
     card("h200", "H200", 90, 132, seen(13972, MESSAGES), GH100),
     card("b200", "B200", 100, 148, seen(17835, MESSAGES), CONTEXT),
 ];
+
+/// Context of both A100: what messages show on either, which are the same chip.
+const GA100: Context =
+    context(398, 512, "HiDream-ai/VAREdit#6 on an A100 80GB, TianheWu/CoSeR#10 on an A100 40GB: the same chip");
 
 /// Context of the L40S: what messages show on two cards of the same chip with as many multiprocessors.
 const AD102: Context =

@@ -1,6 +1,7 @@
 //! The cards that have a name (`vramlab-cards-1`).
 
-use lab_base::beside::{CUDNN, NCCL, NCCL_FURTHER, OTHERS};
+use lab_base::bands::Range;
+use lab_base::beside::{CUDNN, DESKTOP, NCCL, NCCL_FURTHER, OTHERS};
 use lab_base::cards::{ALL, CONTEXT, Card, Context};
 use lab_base::figures::{both, counted, short};
 use lab_base::section::{Bars, Cell, Section, Table};
@@ -109,13 +110,21 @@ impl CardResult {
 /// Table of what libraries and others take, with sources.
 fn besides() -> Section {
     let text = |words: &str| Cell::Text(words.into());
-    let counted = [CUDNN, NCCL, NCCL_FURTHER].map(|part| {
+    let counted = [CUDNN, NCCL, NCCL_FURTHER, DESKTOP].map(|part| {
         let range = part.range();
         let figure = format!("{} to {} MiB, {} expected", range.lower >> 20, range.upper >> 20, range.expected >> 20);
         vec![text(part.name), Cell::Text(figure), text(part.source)]
     });
     let others = OTHERS.map(|row| row.map(text).to_vec());
     Section::Table(Table::new("", &["what", "figure", "source"], counted.into_iter().chain(others).collect()))
+}
+
+/// What a desktop may take of the memory that an upper figure leaves, for a card that people use for one.
+pub(super) fn on_a_desktop(title: &str, left_bytes: u64) -> Option<String> {
+    let Range { lower, upper, .. } = DESKTOP.range();
+    (title.contains("GeForce") && left_bytes < upper).then(|| {
+        format!("A desktop on this card takes more, {} to {} MiB where it was seen.", lower >> 20, upper >> 20)
+    })
 }
 
 /// What Windows does instead of running out of memory, for a card that people use there.

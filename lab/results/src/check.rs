@@ -117,7 +117,8 @@ impl CheckedRun {
     /// A row for each figure.
     fn rows(&self) -> Vec<Vec<Cell>> {
         let memory = &self.now.memory;
-        let now = [("allocated", memory.peak.allocated), ("reserved", memory.peak.reserved), ("held", memory.held)];
+        let all = [("allocated", memory.peak.allocated), ("reserved", memory.peak.reserved), ("held", memory.held)];
+        let now = all.into_iter().chain(memory.expected.map(|bytes| ("expected", bytes)));
         let row = |name: &str, now: u64, before: Option<&Change>| {
             let difference = before.map_or_else(Cell::unknown, |change| Cell::Difference(change.difference()));
             let baseline = Cell::bytes(before.map(|change| change.baseline));
@@ -127,7 +128,7 @@ impl CheckedRun {
             Some(comparison) => {
                 comparison.figures.iter().map(|change| row(&change.name, change.now, Some(change))).collect()
             }
-            None => now.into_iter().map(|(name, now)| row(name, now, None)).collect(),
+            None => now.map(|(name, now)| row(name, now, None)).collect(),
         }
     }
 
@@ -193,6 +194,7 @@ fn figure(name: &str) -> &str {
         "allocated" => "peak allocated",
         "reserved" => "peak reserved",
         "held" => "after the last step",
+        "expected" => "reserved, with cuDNN",
         other => other,
     }
 }

@@ -75,8 +75,8 @@ pub use plan_cards::{CardPlan, CardPlans};
 pub use plan_hand_over::{HandedFile, HandedOver, NotHanded};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
-    AtPeak, Inexact, LATE_EVENTS, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds,
-    RehearsedOom, RehearsedProtection, RehearsedRank, RehearsedWorld, UnknownRead,
+    ASKED_IN_A_RANGE, ASKED_OF_ONE_CAPABILITY, AtPeak, Inexact, LATE_EVENTS, NotAsOnACard, PeakShares, RehearsalResult,
+    RehearsedGpu, RehearsedNeeds, RehearsedOom, RehearsedProtection, RehearsedRank, RehearsedWorld, UnknownRead,
 };
 pub use rehearsal_growth::{GrowingLine, RehearsedGrowth, SeldomLine};
 pub use rehearsal_growth_words::open_growth;

@@ -126,6 +126,11 @@ pub struct RehearsedGpu {
 }
 
 impl RehearsedGpu {
+    /// Ten times the compute capability.
+    pub(super) fn ten_times_capability(&self) -> Option<u32> {
+        self.capability.replace('.', "").parse().ok()
+    }
+
     /// Bytes that are left of each for what PyTorch reserves.
     pub fn room(&self) -> u64 {
         self.total_bytes.saturating_sub(self.context_bytes)
@@ -304,6 +309,12 @@ pub struct NotAsOnACard {
 /// Event of a script that asked about work of several streams. Its name is what the script reserves if such work is done as late as possible, in bytes,
 /// once that was rehearsed.
 pub const LATE_EVENTS: &str = "late_events";
+
+/// Event of a workspace that cuDNN named without what cuBLASLt takes for itself. Its name is the bytes by which a card may differ.
+pub const ASKED_IN_A_RANGE: &str = "asked_in_a_range";
+
+/// The same of an engine that is made for one compute capability.
+pub const ASKED_OF_ONE_CAPABILITY: &str = "asked_of_one_capability";
 
 /// Events that do not affect the figures (`docs/rehearsal-library.md`).
 const HARMLESS: [&str; 8] = [

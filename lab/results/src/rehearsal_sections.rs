@@ -3,7 +3,7 @@
 use lab_base::figures::{counted, short};
 use lab_base::section::{Cell, Section, Table};
 
-use super::cards::on_windows;
+use super::cards::{on_a_desktop, on_windows};
 use super::command::quoted;
 use super::findings::Findings;
 use super::rehearsal::{AtPeak, PeakShares, RehearsalResult, RehearsedRank, RehearsedWorld, UnknownRead};
@@ -83,6 +83,10 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
     let mut out = vec![Section::Answer(answer(found))];
     out.extend(post_mortem(found));
     out.extend(on_windows(&found.gpu.name).filter(|_| found.ran_out()).map(|text| Section::Note(text.into())));
+    if found.fits_surely() == Some(true) {
+        let left = found.gpu.total_bytes.saturating_sub(found.on_card.upper_bytes);
+        out.extend(on_a_desktop(&found.gpu.name, left).map(Section::Note));
+    }
     if !found.ranks.is_empty() && found.fits_so_far().is_some() {
         out.extend(growth::in_words(found).map(Section::Note));
         out.extend(growth::lines(found));

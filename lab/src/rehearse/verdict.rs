@@ -1,6 +1,8 @@
 //! Verdict of a rehearsal: whether the script fits, how exact the figures are, and what was not seen.
 
-use lab_results::{Inexact, NotAsOnACard, RehearsedRank, UnknownRead, open_growth};
+use lab_results::{
+    ASKED_IN_A_RANGE, ASKED_OF_ONE_CAPABILITY, Inexact, NotAsOnACard, RehearsedRank, UnknownRead, open_growth,
+};
 
 use super::answers::Answer;
 use super::run::{Ending, Followed};
@@ -95,7 +97,7 @@ pub(super) fn inexact(
                 );
                 add(what, Some(peak / 100 * WORKSPACES));
             }
-            "asked_in_a_range" => {
+            ASKED_IN_A_RANGE | ASKED_OF_ONE_CAPABILITY => {
                 let what = "cuDNN named its workspaces in a range: cuBLASLt, or an engine for this card alone, has a part in some";
                 add(what.to_string(), one.name.parse().ok());
             }

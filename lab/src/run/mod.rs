@@ -60,5 +60,6 @@ pub use techniques::{Technique, all as techniques};
 pub use tries::TrySearch;
 pub use variants::DEFAULT_PROFILE;
 pub use workspaces::{
-    KnowsWorkspaces, NamedWorkspaces, WorkspaceTable, built_in_workspaces, case_numbers, packed_rows, range_bytes,
+    BuiltInWorkspaces, KnowsWorkspaces, NamedWorkspaces, WorkspaceTable, built_in_workspaces, case_numbers,
+    packed_rows, range_bytes,
 };

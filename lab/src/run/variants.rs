@@ -134,7 +134,7 @@ impl RunSpec {
     pub(super) fn basis(&self) -> Basis {
         match self.is_torch() {
             true if self.uses(false).nccl => Basis::Ranks,
-            true => Basis::Requests,
+            true => Basis::of_requests(Profile::named(&self.like()).and_then(|profile| profile.compute_capability)),
             false => Basis::Own,
         }
     }

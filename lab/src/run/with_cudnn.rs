@@ -77,11 +77,8 @@ impl Paper<'_> {
     /// True if a run with convolutions surely fits where cuDNN computes them: with the workspaces that somebody knows, else by the bound. And the number of
     /// allocations made for it.
     pub(super) fn surely_fits(&self, spec: &RunSpec, budget_bytes: u64) -> Result<(bool, u64)> {
-        let rest = rest(spec, Basis::WorkspacesAskedInARange, budget_bytes);
-        let named =
-            self.known(spec).map(|table| spec.clone().with_workspaces(table.workspaces(true)).on_paper_in(rest));
-        match named.map(|run| self.in_what_there_is(&run)) {
-            Some(Ok((needs, work))) => Ok((needs.is_some(), work)),
+        match self.known(spec).map(|table| self.surely_fits_by(spec, &table, budget_bytes)) {
+            Some(Ok(found)) => Ok(found),
             Some(Err(Error::Interrupted)) => Err(Error::Interrupted),
             // A table lacks a workspace, or nobody knows any.
             Some(Err(_)) | None => {
@@ -89,6 +86,23 @@ impl Paper<'_> {
                 Ok((needs.is_some(), work))
             }
         }
+    }
+
+    /// The same with the workspaces of a table.
+    fn surely_fits_by(&self, spec: &RunSpec, table: &WorkspaceTable, budget_bytes: u64) -> Result<(bool, u64)> {
+        let workspaces = table.workspaces(true);
+        let within = |source| {
+            let rest = rest(spec, basis(spec, table, source), budget_bytes);
+            self.in_what_there_is(&spec.clone().with_workspaces(workspaces.clone()).on_paper_in(rest))
+        };
+        // Which convolutions there are is known once the run was made.
+        let (needs, work) = within(WorkspaceSource::Measured)?;
+        let source = table.source(workspaces.cases().iter().map(|(case, _)| case));
+        if needs.is_none() || source == WorkspaceSource::Measured {
+            return Ok((needs.is_some(), work));
+        }
+        let (needs, more) = within(source)?;
+        Ok((needs.is_some(), work + more))
     }
 
     /// Who knows the workspaces of a run, and the compute capability of its card.
@@ -128,8 +142,8 @@ impl Paper<'_> {
         let largest = cases.iter().flat_map(|(_, bytes)| bytes).max().copied().unwrap_or(0);
         let most = if source == WorkspaceSource::AskedInARange { table.workspaces(true) } else { workspaces.clone() };
         let Some(upper) = self.reserved(spec, &most)? else { return Ok(None) };
-        let context = of_cudnn(spec);
-        let bound = |reserved| ConvolutionBound::of_named((table.cudnn, source), largest, context.upper, reserved);
+        let (context, basis) = (of_cudnn(spec), basis(spec, table, source));
+        let bound = |reserved| ConvolutionBound::of_named((table.cudnn, source, basis), largest, context, reserved);
         let whole = bound([expected, upper.max(expected)]);
         let Some(room) = figures.room.filter(|room| room.budget_bytes < whole.upper_bytes) else {
             let room = figures.room.map(|room| Room { surely: true, perhaps: true, ..room });
@@ -142,12 +156,12 @@ impl Paper<'_> {
             Ok::<_, Error>(needs.map(|needs| needs.reserved_bytes))
         };
         let least = within(&workspaces, room.budget_bytes.saturating_sub(whole.context_bytes))?;
-        let most = within(&most, rest(spec, source.basis(), room.budget_bytes))?;
+        let most = within(&most, rest(spec, basis, room.budget_bytes))?;
         let may = match least.or(most) {
             Some(reserved) => Some(reserved),
             None => {
                 let bytes = self.most_room(spec)?.unwrap_or(room.budget_bytes).saturating_sub(context.lower);
-                within(&workspaces, source.basis().band().perhaps(bytes))?
+                within(&workspaces, basis.band().perhaps(bytes))?
             }
         };
         // What it surely does with is what it is said to take.
@@ -186,8 +200,25 @@ impl Paper<'_> {
 
 /// The figures with what is said of convolutions.
 fn with_bound(figures: Figures, bound: ConvolutionBound, room: Option<Room>) -> Figures {
-    Figures { with_cudnn: Some(bound), reserved: bound.reserved, basis: bound.source.basis(), room, ..figures }
+    Figures { with_cudnn: Some(bound), reserved: bound.reserved, basis: bound.basis, room, ..figures }
 }
+
+/// What decides how far a card may be from the figures of a run with these workspaces of a table.
+fn basis(spec: &RunSpec, table: &WorkspaceTable, source: WorkspaceSource) -> Basis {
+    let like = spec.like();
+    let capability = Profile::named(&like).and_then(|profile| profile.compute_capability);
+    match source {
+        WorkspaceSource::Bounded => Basis::WorkspacesBounded,
+        _ if !table.is_of_release(&like) => Basis::WorkspacesOfAnotherRelease,
+        WorkspaceSource::Measured => Basis::WorkspacesMeasured,
+        WorkspaceSource::Asked => Basis::WorkspacesAsked,
+        WorkspaceSource::AskedInARange if capability >= Some(HAS_OWN_ENGINES) => Basis::WorkspacesOfOneCapability,
+        WorkspaceSource::AskedInARange => Basis::WorkspacesAskedInARange,
+    }
+}
+
+/// First compute capability, times ten, that has engines of cuDNN of its own.
+const HAS_OWN_ENGINES: u32 = 90;
 
 /// What cuDNN takes in the context of a run's card besides what is counted for the card.
 fn of_cudnn(spec: &RunSpec) -> Range {

@@ -355,7 +355,8 @@ fn told(plan: &Descriptor, bytes: i64) {
     match plan.source {
         Source::MadeUp => log::once("unknown_size", PLAN),
         Source::Asked => log::once("asked_size", PLAN),
-        Source::AskedOfProducts | Source::AskedOfOneCapability => log::once("asked_in_a_range", &range().to_string()),
+        Source::AskedOfProducts => log::once("asked_in_a_range", &range().to_string()),
+        Source::AskedOfOneCapability => log::once("asked_of_one_capability", &range().to_string()),
     }
     *LAST.lock().unwrap_or_else(PoisonError::into_inner) = Some((plan.source, plan.engine, bytes));
 }

@@ -92,11 +92,11 @@ fn an_engine_of_one_capability_alone_is_answered_in_a_range() {
     let card = [("VRAMLAB_REHEARSAL_CAPABILITY", "9.0"), ("VRAMLAB_REHEARSAL_MULTIPROCESSORS", "132")];
     let (lines, log) = asked("elsewhere", Some(&[]), &card);
     assert_eq!(lines[0], "2 12345 from 1");
-    assert!(!log.contains("range"), "{log}");
+    assert!(!log.contains("range") && !log.contains("one_capability"), "{log}");
     let (lines, log) = asked("alone", Some(&["-DALONE"]), &card);
     assert_eq!(lines[0], "2 12345 from 3");
     // 128 KiB for each multiprocessor, and alignment.
-    assert!(log.contains("\"asked_in_a_range\",\"name\":\"17302016\""), "{log}");
+    assert!(log.contains("\"asked_of_one_capability\",\"name\":\"17302016\""), "{log}");
 }
 
 #[test]

@@ -1,57 +1,109 @@
-//! Bands that one half of the sources gives, tried on the other half: by them one sees what a calibrated band promises.
+//! Bands that one half of the sources gives, tried on the other half: by them one sees what the rule of the fit promises.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write;
+
+use lab_base::bands::{Band, Basis};
+
+use super::fit::{Fit, LEAST_MARGIN, LEAST_ROWS, MAY_BE_ABOVE, MAY_BE_BELOW, fit};
+use super::judged::{Needed, kind};
 
 /// Decides which source is in which half. Any number does.
 const SEED: u64 = 50;
 
-/// Rows of one kind from which a range is learnt, at least.
-const LEAST_ROWS: usize = 5;
-
-/// How far a card was from what was expected.
-pub(super) struct Difference<'a> {
-    /// Who published it.
-    pub(super) source: &'a str,
-    /// What decides how far a card may be.
-    pub(super) kind: &'a str,
-    /// Percent of reserved memory; positive: the card took more.
-    pub(super) percent: f64,
+/// What came of the other half: parts of a hundred, each source weighing the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Tried {
+    inside: f64,
+    above: f64,
+    /// The same of the kinds that the half had enough rows of.
+    inside_of_fitted: f64,
+    above_of_fitted: f64,
 }
 
-/// Differences by kind.
-type Kinds<'a> = BTreeMap<&'a str, Vec<f64>>;
-
-/// Writes both directions.
-pub(super) fn write(out: &mut String, rows: &[Difference<'_>]) -> std::fmt::Result {
-    let halves = split(rows.iter().map(|one| one.source).collect());
+/// Writes both directions, and the sums over all halves.
+pub(super) fn write(out: &mut String, rows: &[Needed<'_>]) -> std::fmt::Result {
+    let sources: BTreeSet<&str> = rows.iter().map(|one| one.source).collect();
+    let [a, b] = split(sources.clone());
     write!(
         out,
-        "\n## One half of the sources by the other\n\nNumber {SEED} divides the sources into halves. The rows of a kind in one half (at least {LEAST_ROWS}) give a range of \
-         differences from what is expected, in parts of reserved memory. Each end moves outwards by 2/rows of the range, because few rows show little of it, and by 1 % at \
-         least. The other half's rows are tried.\n\n\
-         | fitted on | kind | rows | range | rows of the other half | inside | above |\n|---|---|---|---|---|---|---|\n"
+        "\n## One half of the sources by the other\n\nThe rule of the fit leaves at most {:.0} % of the weight of a kind below its band and {:.0} % above it. Each source \
+         weighs the same. A band goes 2/rows of itself beyond that, because few rows show little of it, and {:.1} % at least. A kind with fewer than {LEAST_ROWS} rows has the \
+         widest band. The bands in use are fitted with all sources by this rule. Number {SEED} divides the sources into halves here. One half fits, the other is tried: all its rows, and those of kinds \
+         that the first half had enough rows of.\n\n\
+         | fitted on | bands | inside | above | of such kinds inside | above |\n|---|---|---|---|---|---|\n",
+        100.0 * MAY_BE_BELOW,
+        100.0 * MAY_BE_ABOVE,
+        LEAST_MARGIN / 10.0
     )?;
-    for (fitted, tried) in [(0, 1), (1, 0)] {
-        let (of, others) = (kinds(rows, &halves[fitted]), kinds(rows, &halves[tried]));
-        let name = halves[fitted].iter().copied().collect::<Vec<_>>().join(" · ");
-        for (kind, rows) in others {
-            let Some((least, most)) = of.get(kind).and_then(|known| range(known)) else {
-                writeln!(out, "| {name} | {kind} | too few | – | {} | – | – |", rows.len())?;
-                continue;
-            };
-            let share = |n: usize| 100.0 * n as f64 / rows.len() as f64;
-            let inside = share(rows.iter().filter(|one| (least..=most).contains(*one)).count());
-            let above = share(rows.iter().filter(|one| **one > most).count());
-            let count = of[kind].len();
-            writeln!(
-                out,
-                "| {name} | {kind} | {count} | {least:+.1} to {most:+.1} % | {} | {inside:.1} % | {above:.1} % |",
-                rows.len()
-            )?;
-        }
+    for (fitted, others) in [(&a, &b), (&b, &a)] {
+        let (bands, tried) = tried(rows, fitted, others);
+        let name = fitted.iter().copied().collect::<Vec<_>>().join(" · ");
+        let used: BTreeSet<String> = of(rows, others).iter().map(|one| kind(one.basis)).collect();
+        let bands: Vec<String> = bands
+            .iter()
+            .filter(|fit| used.contains(&kind(fit.basis)))
+            .map(|Fit { basis, below, above, .. }| {
+                format!("{} -{:.1} to +{:.1} %", kind(*basis), *below as f64 / 10.0, *above as f64 / 10.0)
+            })
+            .collect();
+        let Tried { inside, above, inside_of_fitted, above_of_fitted } = tried;
+        writeln!(
+            out,
+            "| {name} | {} | {inside:.1} % | {above:.1} % | {inside_of_fitted:.1} % | {above_of_fitted:.1} % |",
+            bands.join(" · ")
+        )?;
     }
-    Ok(())
+    let all: Vec<Tried> = halves(&sources).iter().map(|(fitted, others)| tried(rows, fitted, others).1).collect();
+    let sorted = |part: fn(&Tried) -> f64| {
+        let mut values: Vec<f64> = all.iter().map(part).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    let middle = |values: &[f64]| values.get(values.len() / 2).copied().unwrap_or(0.0);
+    let (inside, above) = (sorted(|one| one.inside), sorted(|one| one.above));
+    let (inside_of_fitted, above_of_fitted) = (sorted(|one| one.inside_of_fitted), sorted(|one| one.above_of_fitted));
+    writeln!(
+        out,
+        "\nOver all {} halves the other half is {:.1} % inside in the median ({:.1} % at least) and {:.1} % above ({:.1} % at most). Of kinds that the first half had \
+         enough rows of, {:.1} % are inside in the median and {:.1} % above.",
+        all.len(),
+        middle(&inside),
+        inside.first().copied().unwrap_or(0.0),
+        middle(&above),
+        above.last().copied().unwrap_or(0.0),
+        middle(&inside_of_fitted),
+        middle(&above_of_fitted)
+    )
+}
+
+fn of<'a>(rows: &[Needed<'a>], sources: &BTreeSet<&str>) -> Vec<Needed<'a>> {
+    rows.iter().filter(|one| sources.contains(one.source)).copied().collect()
+}
+
+/// The bands of one half, and what they are to the other one.
+fn tried(rows: &[Needed<'_>], fitted: &BTreeSet<&str>, others: &BTreeSet<&str>) -> (Vec<Fit>, Tried) {
+    let bands = fit(&of(rows, fitted));
+    let band = |basis: Basis| bands.iter().find(|fit| fit.basis == basis).map(Fit::band);
+    let known = of(rows, fitted);
+    let shares = |is_counted: &dyn Fn(&Needed<'_>) -> bool| {
+        let (mut inside, mut above, mut sources) = (0.0, 0.0, 0.0_f64);
+        for source in others {
+            let own: Vec<_> = of(rows, &BTreeSet::from([*source])).into_iter().filter(|one| is_counted(one)).collect();
+            let share = |is: &dyn Fn(&Needed<'_>, &Band) -> bool| {
+                let counted = own.iter().filter(|one| band(one.basis).is_some_and(|band| is(one, &band))).count();
+                100.0 * counted as f64 / own.len().max(1) as f64
+            };
+            sources += f64::from(u8::from(!own.is_empty()));
+            inside += share(&|one, band| !one.is_above(band) && !one.is_below(band));
+            above += share(&|one, band| one.is_above(band));
+        }
+        (inside / sources.max(1.0), above / sources.max(1.0))
+    };
+    let (inside, above) = shares(&|_| true);
+    let (inside_of_fitted, above_of_fitted) =
+        shares(&|one| known.iter().filter(|other| other.basis == one.basis).count() >= LEAST_ROWS);
+    (bands, Tried { inside, above, inside_of_fitted, above_of_fitted })
 }
 
 /// Two halves, alternating in an order that looks random and is the same each time.
@@ -61,25 +113,21 @@ fn split(sources: BTreeSet<&str>) -> [BTreeSet<&str>; 2] {
     [0, 1].map(|first| ordered.iter().copied().skip(first).step_by(2).collect())
 }
 
+/// Every half, with the other one.
+fn halves<'a>(sources: &BTreeSet<&'a str>) -> Vec<(BTreeSet<&'a str>, BTreeSet<&'a str>)> {
+    let all: Vec<&str> = sources.iter().copied().collect();
+    let chosen = (0_u32..1 << all.len()).filter(|bits| bits.count_ones() as usize == all.len() / 2);
+    let half = |bits: u32, wanted: bool| {
+        let is_in = |place: usize| (bits >> place & 1 == 1) == wanted;
+        all.iter().enumerate().filter(|(place, _)| is_in(*place)).map(|(_, name)| *name).collect()
+    };
+    chosen.map(|bits| (half(bits, true), half(bits, false))).collect()
+}
+
 /// FNV-1a of the seed and a name.
 fn place(name: &str) -> u64 {
     let bytes = SEED.to_le_bytes().into_iter().chain(name.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
-fn kinds<'a>(rows: &[Difference<'a>], sources: &BTreeSet<&str>) -> Kinds<'a> {
-    let mut kinds = Kinds::new();
-    for one in rows.iter().filter(|one| sources.contains(one.source)) {
-        kinds.entry(one.kind).or_default().push(one.percent);
-    }
-    kinds
-}
-
-/// The widened range of these differences.
-fn range(rows: &[f64]) -> Option<(f64, f64)> {
-    let (least, most) = rows.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), one| (a.min(*one), b.max(*one)));
-    let margin = (2.0 * (most - least) / rows.len() as f64).max(1.0);
-    (rows.len() >= LEAST_ROWS).then_some((least - margin, most + margin))
 }
 
 #[cfg(test)]
@@ -87,12 +135,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_halves_share_no_source_and_few_rows_widen_a_range() {
-        let [a, b] = split(["one", "two", "three", "four", "five"].into());
+    fn the_halves_share_no_source() {
+        let sources = BTreeSet::from(["one", "two", "three", "four", "five"]);
+        let [a, b] = split(sources.clone());
         assert_eq!((a.len(), b.len()), (3, 2));
         assert!(a.is_disjoint(&b));
-        assert_eq!(range(&[0.0; 4]), None);
-        assert_eq!(range(&[0.0, 0.0, 0.0, 0.0, 10.0]), Some((-4.0, 14.0)));
-        assert_eq!(range(&[0.0; 100]), Some((-1.0, 1.0)));
+        let all = halves(&sources);
+        assert_eq!(all.len(), 10);
+        assert!(all.iter().all(|(fitted, others)| fitted.is_disjoint(others) && fitted.len() + others.len() == 5));
+    }
+
+    #[test]
+    fn what_the_other_half_shows_beyond_a_band_is_counted() {
+        let row = |source, above| Needed { source, card: "H100", basis: Basis::Requests, below: 0.0, above };
+        let rows: Vec<_> =
+            [0.0; 6].map(|above| row("a", above)).into_iter().chain([row("b", 4.0), row("b", 9.0)]).collect();
+        let (_, tried) = tried(&rows, &BTreeSet::from(["a"]), &BTreeSet::from(["b"]));
+        assert_eq!((tried.inside, tried.above, tried.above_of_fitted), (50.0, 50.0, 50.0));
     }
 }

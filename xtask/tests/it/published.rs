@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use xtask::files::workspace_root;
-use xtask::published::{CAUSES, DOCUMENT, answers, document, left_out, rows};
+use xtask::published::{CAUSES, DOCUMENT, FITTED, NOTHING, answers, document, fitted, left_out, own_context, rows};
 
 #[test]
 fn no_row_leaves_its_interval_unnoticed() {
@@ -13,6 +13,24 @@ fn no_row_leaves_its_interval_unnoticed() {
     let there = fs::read_to_string(root.join(DOCUMENT)).unwrap_or_default();
     assert!(there == made, "{DOCUMENT}: run `cargo xtask published`");
     assert!(!made.contains("said to fit"), "a training that ran out of memory is said to fit");
+    assert!(!made.contains(NOTHING), "xtask/published/outside.tsv: a row is outside, and nobody looked why");
+}
+
+#[test]
+fn the_bands_in_use_are_those_that_the_rows_give() {
+    let root = workspace_root();
+    let there = fs::read_to_string(root.join(FITTED)).unwrap();
+    assert!(there == fitted(&root).unwrap(), "{FITTED}: run `cargo xtask published`");
+}
+
+#[test]
+fn the_context_of_a_source_is_that_of_every_second_of_its_perceptrons() {
+    let root = workspace_root();
+    let (rows, answers) = (rows(&root).unwrap(), answers(&root).unwrap());
+    let context = own_context(&rows, &answers);
+    let perceptrons = rows.iter().filter(|row| row.id.starts_with("gpumemnet-mlp-"));
+    assert!(perceptrons.clone().count() > 200);
+    assert!(perceptrons.into_iter().all(|row| row.beside == Some(context)), "{context:?}");
 }
 
 #[test]

@@ -74,7 +74,7 @@ pub enum Verdict {
 pub struct Comparison {
     /// Result.
     pub verdict: Verdict,
-    /// The figures that may not grow: `allocated`, `reserved` (each at its peak) and `held` (after the last step).
+    /// The figures that may not grow: `allocated`, `reserved` (each at its peak), `held` (after the last step), and `expected` where cuDNN computes convolutions.
     pub figures: Vec<Change>,
     /// Names of the figures that grew beyond the tolerance.
     pub grew: Vec<String>,
@@ -93,11 +93,14 @@ impl Comparison {
     pub fn of(baseline: &Locked, now: &Locked, tolerance: Tolerance) -> Self {
         let (before, after) = (&baseline.memory, &now.memory);
         let figure = |name: &str, baseline, now| Change { name: name.into(), baseline, now };
-        let figures = vec![
+        let mut figures = vec![
             figure("allocated", before.peak.allocated, after.peak.allocated),
             figure("reserved", before.peak.reserved, after.peak.reserved),
             figure("held", before.held, after.held),
         ];
+        // A file that was made without it keeps its figures.
+        let expected = before.expected.zip(after.expected);
+        figures.extend(expected.map(|(before, after)| figure("expected", before, after)));
         let beyond = |figure: &&Change| figure.now > figure.baseline.saturating_add(tolerance.above(figure.baseline));
         let grew: Vec<String> = figures.iter().filter(beyond).map(|figure| figure.name.clone()).collect();
         let events_changed = before.events != after.events;
@@ -200,6 +203,7 @@ mod tests {
         let part = |category: &str, op: &str, bytes| (category.to_string(), BTreeMap::from([(op.to_string(), bytes)]));
         let memory = Footprint {
             peak: Peak { allocated: relu + mm, reserved: 4096, op: "mm".into(), ..Peak::default() },
+            expected: None,
             held,
             by_category: BTreeMap::from([("activation".into(), relu), ("temporary".into(), mm)]),
             by_phase: BTreeMap::from([("forward".into(), relu + mm)]),

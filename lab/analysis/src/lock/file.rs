@@ -71,6 +71,7 @@ mod tests {
         let mut lock = Lock::new("1.2.3");
         let memory = Footprint {
             peak: Peak { allocated: 512, reserved: 2 << 20, ..Peak::default() },
+            expected: None,
             held: 0,
             by_category: [("input".to_string(), 512)].into(),
             by_phase: BTreeMap::new(),

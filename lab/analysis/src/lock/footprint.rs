@@ -14,6 +14,10 @@ use serde::{Deserialize, Serialize};
 pub struct Footprint {
     /// Peak, and the origin of the allocation that reached it.
     pub peak: Peak,
+    /// Reserved bytes that are expected where cuDNN computes convolutions, with the workspaces of the built-in tables; none of a run without any, or with
+    /// one that no table has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<u64>,
     /// Bytes allocated after the last step, before anything is dropped.
     pub held: u64,
     /// Bytes at the peak by category; they add up to the peak.
@@ -80,6 +84,7 @@ impl Footprint {
                 scope: ledger.scope_path(scope).to_string(),
                 phase: ledger.phase_name(phase).to_string(),
             },
+            expected: None,
             held,
             by_category: categories.map(|(category, bytes)| (category.name().to_string(), bytes)).collect(),
             by_phase: by_phase.map(|(phase, bytes)| (ledger.phase_name(*phase).to_string(), *bytes)).collect(),

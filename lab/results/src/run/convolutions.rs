@@ -41,6 +41,9 @@ pub struct ConvolutionBound {
     /// What PyTorch reserves, with how far a card may be from it.
     #[serde(skip)]
     pub reserved: Range,
+    /// What decides that.
+    #[serde(skip)]
+    pub basis: Basis,
 }
 
 /// The name of a version of cuDNN as it counts them: 91900 is cuDNN 9.19.
@@ -53,24 +56,25 @@ impl ConvolutionBound {
     /// result once more.
     pub fn of_run(workspace_bytes: u64, context_bytes: u64, [reserved, copying]: [u64; 2]) -> Self {
         let (expected_bytes, cudnn_version, source) = (None, None, WorkspaceSource::Bounded);
-        let band = source.basis().band();
+        let basis = Basis::WorkspacesBounded;
+        let band = basis.band();
         let reserved = Range { lower: band.lower(reserved), expected: copying, upper: band.upper(copying) };
         let upper_bytes = reserved.upper.saturating_add(context_bytes);
-        Self { workspace_bytes, context_bytes, upper_bytes, expected_bytes, cudnn_version, source, reserved }
+        Self { workspace_bytes, context_bytes, upper_bytes, expected_bytes, cudnn_version, source, reserved, basis }
     }
 
     /// The figures of a run with workspaces that cuDNN of a version named: it reserves `expected` bytes, and `most` with all that a card may take for them.
     pub fn of_named(
-        (cudnn_version, source): (u32, WorkspaceSource),
+        (cudnn_version, source, basis): (u32, WorkspaceSource, Basis),
         workspace_bytes: u64,
-        context_bytes: u64,
+        context: Range,
         [expected, most]: [u64; 2],
     ) -> Self {
-        let reserved = source.basis().range(expected, most);
+        let (reserved, context_bytes) = (basis.range(expected, most), context.upper);
         let upper_bytes = reserved.upper.saturating_add(context_bytes);
-        let expected_bytes = Some(expected.saturating_add(context_bytes));
+        let expected_bytes = Some(expected.saturating_add(context.expected));
         let cudnn_version = Some(cudnn_version);
-        Self { workspace_bytes, context_bytes, upper_bytes, expected_bytes, cudnn_version, source, reserved }
+        Self { workspace_bytes, context_bytes, upper_bytes, expected_bytes, cudnn_version, source, reserved, basis }
     }
 
     /// Says what the upper figure consists of.
@@ -90,17 +94,5 @@ impl ConvolutionBound {
             "cuDNN needs memory that only a card tells: up to {} for the workspace of a convolution, pieces that its workspaces leave free{context}. With `--cudnn ask` the cuDNN of your PyTorch names them.",
             short(self.workspace_bytes)
         )
-    }
-}
-
-impl WorkspaceSource {
-    /// What decides how far a card may be from the figures.
-    pub fn basis(self) -> Basis {
-        match self {
-            WorkspaceSource::Measured => Basis::WorkspacesMeasured,
-            WorkspaceSource::Asked => Basis::WorkspacesAsked,
-            WorkspaceSource::AskedInARange => Basis::WorkspacesAskedInARange,
-            WorkspaceSource::Bounded => Basis::WorkspacesBounded,
-        }
     }
 }

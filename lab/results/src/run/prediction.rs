@@ -5,7 +5,7 @@ use lab_base::figures::{lacking, short};
 use lab_base::section::{Cell, Section, Table};
 use serde::{Deserialize, Serialize};
 
-use super::super::cards::{CardResult, on_windows, room};
+use super::super::cards::{CardResult, on_a_desktop, on_windows, room};
 use super::super::on_card::OnCard;
 use super::super::premise::{self, Premise};
 use super::checkpoints::Checkpoints;
@@ -152,9 +152,11 @@ impl Prediction {
             (Some(budget), Some(false)) => self.what_lacks(budget),
             (Some(budget), None) => self.what_settles_it(budget),
         };
-        let on_windows =
-            self.card.as_ref().filter(|_| self.fits != Some(true)).and_then(|card| on_windows(&card.title));
-        let text = [text.as_str(), on_windows.unwrap_or_default()].join(" ").trim().to_string();
+        let others = self.card.as_ref().and_then(|card| match self.fits {
+            Some(true) => on_a_desktop(&card.title, card.total_bytes.saturating_sub(self.on_card.upper_bytes)),
+            _ => on_windows(&card.title).map(String::from),
+        });
+        let text = [text, others.unwrap_or_default()].join(" ").trim().to_string();
         let held = self.needs_peak.as_ref().or(peak).map(PeakResult::held_in_words);
         let parts = [text, held.unwrap_or_default()].into_iter().filter(|part| !part.is_empty());
         parts.map(Section::Note).collect()

@@ -13,6 +13,9 @@ use super::row::{ALL_PASSES, NamedWorkspaces, TYPES, case_numbers};
 /// The cuDNN that named them, that of PyTorch 2.11.
 pub(super) const CUDNN: u32 = 91900;
 
+/// How the names of that release's profiles begin.
+pub(super) const RELEASE: &str = "torch-2.11-";
+
 /// Numbers of a case, each a word of a row's beginning.
 const NUMBERS: usize = 17;
 const CASE: usize = NUMBERS * size_of::<u32>();

@@ -15,6 +15,23 @@ pub use built_in::packed_rows;
 pub use row::{NamedWorkspaces, case_numbers, range_bytes};
 pub use table::{WorkspaceTable, built_in_workspaces};
 
+/// The built-in tables alone: nobody is asked, so that every machine knows the same.
+pub struct BuiltInWorkspaces;
+
+impl KnowsWorkspaces for BuiltInWorkspaces {
+    fn known(&self, sm: u32) -> Option<WorkspaceTable> {
+        built_in_workspaces(sm)
+    }
+
+    fn asks(&self, _: bool) -> bool {
+        false
+    }
+
+    fn ask(&self, _: u32, _: &[ConvolutionCase]) -> Result<Option<WorkspaceTable>> {
+        Ok(None)
+    }
+}
+
 /// Who knows the workspaces of convolutions.
 pub trait KnowsWorkspaces: Sync {
     /// Returns what is known for the cards of a compute capability (ten times it); `None` if nothing is.

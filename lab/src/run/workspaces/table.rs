@@ -7,7 +7,7 @@ use lab_results::WorkspaceSource;
 use memcore::profile::{ConvolutionCase, ConvolutionWorkspaces};
 use serde::{Deserialize, Serialize};
 
-use super::built_in::{BuiltIn, CUDNN};
+use super::built_in::{BuiltIn, CUDNN, RELEASE};
 use super::row::{ALL_PASSES, MEASURED_MULTIPROCESSORS, NamedWorkspaces, TYPES, case_numbers, range_bytes};
 
 /// Workspaces of convolutions on the cards of one compute capability.
@@ -77,6 +77,12 @@ impl WorkspaceTable {
             (0, _) => WorkspaceSource::Asked,
             _ => WorkspaceSource::AskedInARange,
         }
+    }
+
+    /// True if the release of PyTorch that a profile stands for has the cuDNN of this table. What another cuDNN than the tables' named is from
+    /// the user's own PyTorch.
+    pub fn is_of_release(&self, profile: &str) -> bool {
+        self.cudnn != CUDNN || profile.starts_with(RELEASE)
     }
 
     /// Adds the rows of another table of the same cuDNN, or becomes that table.
