@@ -98,7 +98,7 @@ fn made(words: &OsStr, ui: &Ui) -> Result<Run> {
         split.ok_or_else(|| Failure::usage(format!("{text}: a quotation mark is not closed, or no word is there")))?;
     let folder = tempfile::tempdir().map_err(host)?;
     let file = folder.path().join("run.pickle");
-    ui.tell(&format!("vramlab predict {text}"));
+    ui.tell(format!("vramlab predict {text}"));
     let mut command = Command::new(std::env::current_exe().map_err(host)?);
     // The flag comes first: what follows a script's name is the script's.
     command.args(["predict", "--snapshot"]).arg(&file).args(split);
@@ -126,7 +126,7 @@ fn passed_on(told: impl Read, ui: &Ui) -> String {
         match line.strip_prefix("error: ") {
             Some(error) => problem = error.to_string(),
             // What follows an error belongs to it.
-            None if problem.is_empty() => ui.tell(&line),
+            None if problem.is_empty() => ui.tell(line),
             None => {}
         }
     }
