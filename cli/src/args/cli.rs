@@ -139,7 +139,7 @@ pub(crate) enum Command {
     /// Estimate for another program, as the library for C does: JSON on standard output, also for errors.
     #[command(
         hide = true,
-        after_help = "Example: a network's name, and fields of a run\n  vramlab estimate gpt2 '{\"batch\": 8}'"
+        after_help = "Example: a network's name, and fields of a run\n  vramlab estimate gpt2 '{\"batch\":8}'"
     )]
     Estimate {
         /// A network's name, a file, or the text of a config.json.

@@ -28,7 +28,7 @@ struct Run {
 /// Compares two runs: recordings that there are, or runs that are made and recorded now.
 ///
 /// # Errors
-/// Words that `predict` refuses; files that are no snapshots; results that cannot be written.
+/// Words that `predict` refuses; files that are not snapshots; results that cannot be written.
 pub(super) fn run(args: &RunsArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations())?;
     let [one, other] = [recorded(&args.one, ui)?, recorded(&args.other, ui)?];

@@ -7,12 +7,12 @@ use lab_base::backends::Entry;
 use lab_base::error::{Error, Result};
 use lab_training::{OptimizerKind, Phase, RunSettings};
 use memcore::Deviations;
-use memcore::memory::Allocator;
+use memcore::memory::{Allocator, Needs};
 
 use super::flat::MOST_DIFFERENT_ROUNDS;
 use super::requests::{MICRO_BATCHES, Requests, STEP_ENDED, STEPS, Served};
 use super::resolve::resolve;
-use super::session::{Session, flow};
+use super::session::{Session, flow, taken};
 use super::spec::{AllocatorSpec, Convolutions, RunSpec, TrainingSpec};
 
 /// The requests of a run, and how long it goes on.
@@ -99,6 +99,25 @@ impl<'a> Noted<'a> {
         let (known, work) = course(&resolve(&spec, self.backends)?, 0, room, self.stop)?;
         *slot = Some(known.clone());
         Ok((known, work))
+    }
+}
+
+impl Session {
+    /// Memory of the run with enough memory, from a dry run until memory is flat, or of at least so many steps.
+    ///
+    /// # Errors
+    /// Those of [`train_from`](Self::train_from); [`Error::Interrupted`] if it was stopped.
+    pub fn needs(&self, least: usize, stop: &dyn Fn() -> bool) -> Result<Needs> {
+        let (target, device) = self.with_memory_enough()?;
+        // An allocator alone tells what further steps take in a twentieth of the time.
+        if let Known::All(course, _) = course(self, least, None, stop)?.0
+            && let Served::All { needs, .. } = course.until_flat(&mut *target.allocator()?)?
+            && !stop()
+        {
+            return Ok(needs);
+        }
+        self.train_until_flat((&target, &device), (least, self.most_steps()), stop)?;
+        if stop() { Err(Error::Interrupted) } else { Ok(taken(&device)) }
     }
 }
 

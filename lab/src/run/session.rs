@@ -14,7 +14,6 @@ use memcore::memory::Needs;
 
 use super::flat::{End, Ends, MOST_ROUNDS};
 use super::network::Network;
-use super::noted::{Known, course};
 use super::requests::{Requests, STEPS, Served};
 use super::spec::RunSpec;
 use super::target::Target;
@@ -173,23 +172,6 @@ impl Session {
         self.network.train(device, run, &self.source, &mut Continuation::default(), on_step)
     }
 
-    /// Memory of the run with enough memory, from a dry run until memory is flat, or of at least so many steps.
-    ///
-    /// # Errors
-    /// Those of [`train_from`](Self::train_from); [`Error::Interrupted`] if it was stopped.
-    pub fn needs(&self, least: usize, stop: &dyn Fn() -> bool) -> Result<Needs> {
-        let (target, device) = self.with_memory_enough()?;
-        // An allocator alone tells what further steps take in a twentieth of the time.
-        if let Known::All(course, _) = course(self, least, None, stop)?.0
-            && let Served::All { needs, .. } = course.until_flat(&mut *target.allocator()?)?
-            && !stop()
-        {
-            return Ok(needs);
-        }
-        self.train_until_flat((&target, &device), (least, self.most_steps()), stop)?;
-        if stop() { Err(Error::Interrupted) } else { Ok(taken(&device)) }
-    }
-
     /// Every event of the run with enough memory, until memory is flat, or of at least so many steps.
     ///
     /// # Errors
@@ -223,7 +205,7 @@ impl Session {
     }
 
     /// Returns a device with enough memory, which keeps a history.
-    fn with_memory_enough(&self) -> Result<(Target, Device)> {
+    pub(super) fn with_memory_enough(&self) -> Result<(Target, Device)> {
         let target = self.target.endless()?.history(true);
         let device = target.open()?;
         let bytes = batch_bytes(&self.network.architecture().task(), self.run.largest_batch());

@@ -130,24 +130,3 @@ fn alike(one: &Operators, other: &Operators) -> Option<u32> {
 fn base(file: &str) -> &str {
     file.rsplit(['/', '\\']).next().unwrap_or(file)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn asking(lines: &[(i64, &str)]) -> Asking {
-        let with = |operator: &str| BTreeSet::from([(Some(operator.to_string()), None)]);
-        lines.iter().map(|(line, operator)| (*line, with(operator))).collect()
-    }
-
-    #[test]
-    fn moved_lines_are_the_same_and_a_new_line_moves_no_other() {
-        let before = asking(&[(3, "linear"), (4, "relu"), (5, "linear")]);
-        let mut after = asking(&[(7, "linear"), (8, "dropout"), (9, "relu"), (10, "linear")]);
-        let pairs = [[Some(3), Some(7)], [None, Some(8)], [Some(4), Some(9)], [Some(5), Some(10)]];
-        assert_eq!(aligned([&before, &after]), pairs);
-        after.get_mut(&9).unwrap().insert((Some("add".into()), None));
-        assert_eq!(aligned([&before, &after]), pairs, "an operator more");
-        assert_eq!(aligned([&before, &Asking::new()]), [[Some(3), None], [Some(4), None], [Some(5), None]]);
-    }
-}

@@ -65,7 +65,7 @@ fn another_name_and_moved_lines_are_no_difference() {
 #[test]
 fn the_first_other_request_is_told_and_only_its_line_differs() {
     let mut other = usual();
-    other.insert(2, takes(9, 8, 8, "dropout"));
+    other.insert(3, takes(9, 8, 8, "dropout"));
     // The last line has moved down.
     other[4] = takes(2, 20, 9, "linear");
     let found = between(&usual(), &other);
