@@ -64,6 +64,7 @@ def _library(path: str) -> Any:
 def _by_the_program(configuration: str, arguments: str) -> str:
     words = [str(binary()), "estimate", "--", configuration, arguments]
     done = subprocess.run(words, capture_output=True, encoding="utf-8", check=False)
-    if done.returncode != 0:
+    # A problem is an answer, too, with another code.
+    if not done.stdout:
         raise VramlabError(done.stderr.strip() or "vramlab gave no estimate", done.returncode)
     return done.stdout

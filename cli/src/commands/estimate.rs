@@ -28,15 +28,27 @@ const LONGEST: usize = 4 << 20;
 /// Every problem is a value: `{"error": {"kind": …, "message": …}}`, where `kind` is `usage`, `resource` or `internal`. Threads may call it at once.
 /// It starts no process, and reads no file but the configuration's.
 pub(crate) fn estimate(configuration: &str, arguments: &str) -> String {
+    found(configuration, arguments).0.to_string()
+}
+
+/// `vramlab estimate`: the same on standard output, and an exit code for a problem.
+pub(super) fn run(configuration: &str, arguments: &str, ui: &Ui) -> Result<Code> {
+    let (answer, code) = found(configuration, arguments);
+    ui.document(format!("{answer}\n").as_bytes())?;
+    Ok(code)
+}
+
+fn found(configuration: &str, arguments: &str) -> (Value, Code) {
     let (configuration, arguments) = (configuration.to_string(), arguments.to_string());
     let made = std::thread::Builder::new().stack_size(STACK).spawn(move || made(&configuration, &arguments));
-    let answer = match made.map(std::thread::JoinHandle::join) {
-        Ok(Ok(Ok(found))) => found,
-        Ok(Ok(Err(failure))) => problem(kind(failure.code), &format!("{:#}", failure.error)),
-        Ok(Err(_)) => problem("internal", "an error of vramlab: please report it with these arguments"),
-        Err(error) => problem("resource", &format!("no thread can be started: {error}")),
-    };
-    answer.to_string()
+    let resource = |kind: &str, message: &str| (problem(kind, message), Code::Device);
+    match made.map(std::thread::JoinHandle::join) {
+        Ok(Ok(Ok(found))) if found["fits"] == Value::Bool(false) => (found, Code::Check),
+        Ok(Ok(Ok(found))) => (found, Code::Done),
+        Ok(Ok(Err(failure))) => (problem(kind(failure.code), &format!("{:#}", failure.error)), failure.code),
+        Ok(Err(_)) => resource("internal", "an error of vramlab: please report it with these arguments"),
+        Err(error) => resource("resource", &format!("no thread can be started: {error}")),
+    }
 }
 
 fn problem(kind: &str, message: &str) -> Value {

@@ -106,10 +106,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Check(args) => check::run(args, &invocation.run, ui),
         Command::Explain(args) => explain::run(args, ui),
         Command::Bench(args) => bench::run(args, ui),
-        Command::Estimate { configuration, arguments } => {
-            ui.document((estimate::estimate(configuration, arguments) + "\n").as_bytes())?;
-            Ok(Code::Done)
-        }
+        Command::Estimate { configuration, arguments } => estimate::run(configuration, arguments, ui),
         Command::Monitor(args) => monitor::run(args, ui),
         Command::Report(args) => report::run(args, ui),
         #[cfg(feature = "view")]
