@@ -38,7 +38,7 @@ pub(super) fn run(args: &RunsArgs, ui: &Ui) -> Result<Code> {
 /// Compares two snapshots.
 ///
 /// # Errors
-/// Files that are no snapshots; results that cannot be written.
+/// Files that are not snapshots; results that cannot be written.
 pub(super) fn snapshots(args: &DiffArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations())?;
     let [one, other] = [opened(&args.before)?, opened(&args.after)?];

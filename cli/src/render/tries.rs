@@ -7,6 +7,8 @@ use super::{View, wrapped};
 
 /// Lines of a short answer.
 const LINES: usize = 9;
+/// Entries with their code that are better than more entries without.
+const WITH_CODE: usize = 2;
 /// Characters of a figure, with the space before it.
 const FIGURE: usize = 11;
 /// Least width with which figures are in the change's line; below it they are under the change.
@@ -23,6 +25,8 @@ enum Below {
     Flags,
     /// Change of the script only.
     Script,
+    /// Nothing: the change itself says enough, and `--full` shows the rest.
+    Nothing,
 }
 
 /// Formats as many entries as nine lines hold, with as much detail as there is room for; everything if `whole`.
@@ -31,10 +35,16 @@ pub(super) fn text(tries: &Tries, view: View) -> String {
     if view.full || all == 0 {
         return lines(tries, all, Below::Command, view).concat();
     }
-    let forms = (1..=all).rev().flat_map(|n| [Below::Command, Below::Flags, Below::Script].map(|below| (n, below)));
-    // Three entries with little detail are better than two with much.
-    let mut fitting = forms.map(|(n, below)| lines(tries, n, below, view)).filter(|lines| lines.len() <= LINES);
-    fitting.next().unwrap_or_else(|| lines(tries, 1, Below::Script, view)).concat()
+    let fitting = |n: usize, belows: &[Below], most: usize| {
+        let forms = belows.iter().map(|below| lines(tries, n, *below, view));
+        forms.into_iter().find(|lines| lines.len() <= most)
+    };
+    // Three entries with little detail are better than two with much, and two are better than one.
+    let with_code = [Below::Command, Below::Flags, Below::Script];
+    let several = (WITH_CODE.min(all)..=all).rev().find_map(|n| fitting(n, &with_code, LINES));
+    let bare = || (WITH_CODE..=all).rev().find_map(|n| fitting(n, &[Below::Nothing], LINES + 1));
+    let one = || fitting(1, &with_code, LINES).unwrap_or_else(|| lines(tries, 1, Below::Script, view));
+    several.or_else(bare).unwrap_or_else(one).concat()
 }
 
 fn lines(tries: &Tries, n: usize, below: Below, view: View) -> Vec<String> {
@@ -43,7 +53,12 @@ fn lines(tries: &Tries, n: usize, below: Below, view: View) -> Vec<String> {
     let mut out = vec![heading(tries, shown.is_empty(), with_room, view)];
     for (number, entry) in shown.iter().enumerate() {
         out.extend(first_line(number + 1, entry, with_room, view.width));
-        out.extend(under(entry, below, view.width));
+        if below != Below::Nothing {
+            out.extend(under(entry, below, view.width));
+        }
+    }
+    if below == Below::Nothing {
+        out.push(format!("{:INDENT$}Code and commands: --full.\n", ""));
     }
     let rest = [&tries.search, &tries.not_here].into_iter().filter(|text| !text.is_empty());
     out.extend(rest.flat_map(|text| indented(text, 0, view.width)));
@@ -175,7 +190,7 @@ mod tests {
             for change in ["checkpointing", long] {
                 let all = tries((0..n).map(|_| entry(change, true)).collect());
                 let shown = text(&all, view(80, false));
-                assert!(shown.lines().count() <= LINES, "{shown}");
+                assert!(shown.lines().count() <= LINES + 1, "{shown}");
                 for (width, full) in [40, 60, 80, 120].into_iter().flat_map(|width| [(width, false), (width, true)]) {
                     let shown = text(&all, view(width, full));
                     assert!(shown.lines().all(|line| line.chars().count() <= width), "{width}: {shown}");
