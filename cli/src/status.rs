@@ -3,6 +3,7 @@
 //! There is one file per process in a directory of the user's. It is replaced whole, at most five times a second, and removed at the end. A run of
 //! less than a fifth of a second writes none. A status that cannot be written does not stop a training: then there is nothing to watch.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -154,21 +155,16 @@ fn make_private(directory: &Path) -> std::io::Result<()> {
 /// Statuses of watched trainings of PyTorch, shown to other terminals; they are removed at the end.
 #[derive(Default)]
 pub(crate) struct Guests {
-    /// Process, and when it told what was shown last.
-    shown: Vec<(u32, u64)>,
+    /// By process, when it told what was shown last.
+    shown: BTreeMap<u32, u64>,
 }
 
 impl Guests {
     /// Shows what is new.
     pub(crate) fn show(&mut self, told: &[Watched]) {
         for one in told {
-            let at = self.shown.iter().position(|(pid, _)| *pid == one.pid).unwrap_or_else(|| {
-                self.shown.push((one.pid, 0));
-                self.shown.len() - 1
-            });
             // A status that cannot be written does not matter to the training.
-            if self.shown[at].1 != one.updated_ms {
-                self.shown[at].1 = one.updated_ms;
+            if self.shown.insert(one.pid, one.updated_ms) != Some(one.updated_ms) {
                 let _ = write(&path_of(one.pid), one);
             }
         }
@@ -177,7 +173,7 @@ impl Guests {
 
 impl Drop for Guests {
     fn drop(&mut self) {
-        for (pid, _) in &self.shown {
+        for pid in self.shown.keys() {
             let _ = fs::remove_file(path_of(*pid));
         }
     }

@@ -65,25 +65,36 @@ def asked(program, path, config, cache, card="h200"):
     return [by, verdict, str(needs["allocated_bytes"]), str(needs["reserved_bytes"]), seconds, " ".join(notes.split())[:200]]
 
 
-def main():
-    program, out, *names = sys.argv[1:]
+def resumed(out, names, row, again=""):
+    """Adds a line to the table `out` for each name that has none, as `row` gives its cells. Lines with the text `again` are made anew."""
     done = set()
     if os.path.exists(out):
         with open(out) as file:
-            done = {line.split("\t")[0] for line in file if "\tdriver" not in line}
-    # What an H200 holds first.
-    for name, config in sorted(configurations().items(), key=lambda one: one[0] in LARGE):
-        if name in done or (names and name not in names):
+            done = {line.split("\t")[0] for line in file if not again or again not in line}
+    for name in names:
+        if name in done:
             continue
+        cells = row(name)
+        with open(out, "a") as file:
+            file.write("\t".join(cells) + "\n")
+        print("\t".join(cells), flush=True)
+
+
+def main():
+    program, out, *names = sys.argv[1:]
+    models = configurations()
+
+    def row(name):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, name, "config.json")
             os.mkdir(os.path.dirname(path))
             with open(path, "w") as file:
-                json.dump(config, file)
-            row = [name, *asked(program, path, config, folder)]
-        with open(out, "a") as file:
-            file.write("\t".join(row) + "\n")
-        print(" ".join(row[:6]), row[6][:120], flush=True)
+                json.dump(models[name], file)
+            return [name, *asked(program, path, models[name], folder)]
+
+    # What an H200 holds first.
+    wanted = sorted((name for name in models if not names or name in names), key=lambda name: name in LARGE)
+    resumed(out, wanted, row, again="\tdriver")
 
 
 if __name__ == "__main__":

@@ -109,18 +109,8 @@ def row(program, name, config):
 
 def main():
     program, out, *names = sys.argv[1:]
-    done = set()
-    if os.path.exists(out):
-        with open(out) as file:
-            done = {line.split("\t")[0] for line in file}
     models = count.configurations()
-    for name in names or models:
-        if name in done:
-            continue
-        cells = row(program, name, models[name])
-        with open(out, "a") as file:
-            file.write("\t".join(cells) + "\n")
-        print("\t".join(cells), flush=True)
+    count.resumed(out, names or models, lambda name: row(program, name, models[name]))
 
 
 if __name__ == "__main__":

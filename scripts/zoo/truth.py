@@ -201,17 +201,8 @@ def compare(program, out, *names):
 
     import count
 
-    models, done = count.configurations(), set()
-    if os.path.exists(out):
-        with open(out) as file:
-            done = {line.split("\t")[0] for line in file}
-    for name in names or trainings(torch):
-        if name in done:
-            continue
-        cells = row(program, name, models[name])
-        with open(out, "a") as file:
-            file.write("\t".join(cells) + "\n")
-        print("\t".join(cells), flush=True)
+    models = count.configurations()
+    count.resumed(out, names or trainings(torch), lambda name: row(program, name, models[name]))
 
 
 if __name__ == "__main__":

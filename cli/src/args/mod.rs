@@ -80,8 +80,8 @@ pub(crate) use scan::ScanArgs;
 pub(crate) use shard::Part;
 pub(crate) use show::NetworkArgs;
 pub(crate) use snapshot::{
-    ConvertArgs, DiffArgs, ExplainArgs, RunsArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat, TraceRange,
-    TuneArgs,
+    ComparedArgs, ConvertArgs, DiffArgs, ExplainArgs, RunsArgs, ShowArgs, SnapshotArgs, SnapshotCommand,
+    SnapshotFormat, TraceRange, TuneArgs,
 };
 pub(crate) use training::{ProfileArgs, RecordArgs, TrainArgs, TrainingArgs};
 #[cfg(feature = "ui")]

@@ -110,10 +110,17 @@ pub(crate) struct DiffArgs {
     /// The second snapshot.
     #[arg(value_name = "AFTER")]
     pub after: PathBuf,
-    /// Number of the device [default: the one that ran out of memory in AFTER, else the one with most reserved there].
+    #[command(flatten)]
+    pub shown: ComparedArgs,
+}
+
+/// What of two runs is compared, and where it is shown.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ComparedArgs {
+    /// Number of the device [default: the fullest one of the second].
     #[arg(long, value_name = "N")]
     pub device: Option<usize>,
-    /// Number of stacks to list.
+    /// Number of lines to list.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     #[command(flatten)]
@@ -129,14 +136,8 @@ pub(crate) struct RunsArgs {
     /// The second run.
     #[arg(value_name = "B")]
     pub other: OsString,
-    /// Number of the device [default: the fullest one in B].
-    #[arg(long, value_name = "N")]
-    pub device: Option<usize>,
-    /// Number of lines to list.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub shown: ComparedArgs,
 }
 
 /// `vramlab snapshot convert`

@@ -11,7 +11,7 @@ use lab::snapshot::{Snapshot, compare};
 use lab::stacks::differences;
 
 use super::recording::chosen_device;
-use crate::args::{DiffArgs, OutputArgs, RunsArgs};
+use crate::args::{ComparedArgs, DiffArgs, RunsArgs};
 use crate::exit::{Code, Failure, Result};
 use crate::file_kind::{self, Kind};
 use crate::output;
@@ -30,9 +30,9 @@ struct Run {
 /// # Errors
 /// Words that `predict` refuses; files that are not snapshots; results that cannot be written.
 pub(super) fn run(args: &RunsArgs, ui: &Ui) -> Result<Code> {
-    output::check(args.output.destinations())?;
+    output::check(args.shown.output.destinations())?;
     let [one, other] = [recorded(&args.one, ui)?, recorded(&args.other, ui)?];
-    compared(&one, &other, (args.device, args.top), &args.output, ui)
+    compared(&one, &other, &args.shown, ui)
 }
 
 /// Compares two snapshots.
@@ -40,19 +40,13 @@ pub(super) fn run(args: &RunsArgs, ui: &Ui) -> Result<Code> {
 /// # Errors
 /// Files that are not snapshots; results that cannot be written.
 pub(super) fn snapshots(args: &DiffArgs, ui: &Ui) -> Result<Code> {
-    output::check(args.output.destinations())?;
+    output::check(args.shown.output.destinations())?;
     let [one, other] = [opened(&args.before)?, opened(&args.after)?];
-    compared(&one, &other, (args.device, args.top), &args.output, ui)
+    compared(&one, &other, &args.shown, ui)
 }
 
-fn compared(
-    one: &Run,
-    other: &Run,
-    (device, top): (Option<usize>, usize),
-    output: &OutputArgs,
-    ui: &Ui,
-) -> Result<Code> {
-    let device = chosen_device(&other.snapshot, &other.name, device)?;
+fn compared(one: &Run, other: &Run, shown: &ComparedArgs, ui: &Ui) -> Result<Code> {
+    let device = chosen_device(&other.snapshot, &other.name, shown.device)?;
     let both = [&one.snapshot, &other.snapshot];
     let have_requests = both.iter().all(|snapshot| snapshot.records_requests(device));
     let requests = have_requests.then(|| differences(both, device));
@@ -62,10 +56,10 @@ fn compared(
         both.map(|snapshot| OtherDevice::of(snapshot, device)),
         &compare(both[0], both[1], device),
         requests.as_ref(),
-        top,
+        shown.top,
     );
     let found = SnapshotDiff { went_on: one.was_there && other.was_there, ..found };
-    output::deliver_findings(ui, output, None, &found)?;
+    output::deliver_findings(ui, &shown.output, None, &found)?;
     Ok(Code::Done)
 }
 

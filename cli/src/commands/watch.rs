@@ -1,5 +1,6 @@
 //! `vramlab watch -- COMMAND`: a training of PyTorch that runs for real, with its memory beside it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -76,7 +77,7 @@ fn predicted(path: &Path) -> Result<PredictedPeaks> {
 /// Waits for the end, and says meanwhile what happens.
 fn follow(watching: &mut Watching, every: f64, ui: &Ui) -> Result<std::process::ExitStatus> {
     let every = Duration::from_secs_f64(every);
-    let mut said: Vec<Said> = Vec::new();
+    let mut said: BTreeMap<u32, Said> = BTreeMap::new();
     let mut published = status::Guests::default();
     let mut forwarded = false;
     loop {
@@ -89,14 +90,7 @@ fn follow(watching: &mut Watching, every: f64, ui: &Ui) -> Result<std::process::
                 if asked {
                     ask(one, ui);
                 }
-                let before = match said.iter_mut().find(|said| said.pid == one.pid) {
-                    Some(before) => before,
-                    None => {
-                        said.push(Said::new(one.pid));
-                        said.last_mut().expect("one was added")
-                    }
-                };
-                before.tell(one, every, ui);
+                said.entry(one.pid).or_default().tell(one, every, ui);
             }
         }
         if let Some(ended) = ended {
@@ -122,8 +116,8 @@ pub(super) fn ask(watched: &Watched, ui: &Ui) {
 }
 
 /// What was said of a process, and when.
+#[derive(Default)]
 struct Said {
-    pid: u32,
     at: Option<Instant>,
     steps: u64,
     grows: bool,
@@ -131,10 +125,6 @@ struct Said {
 }
 
 impl Said {
-    fn new(pid: u32) -> Self {
-        Self { pid, at: None, steps: 0, grows: false, failed: 0 }
-    }
-
     /// Prints a line if something happened: a first step, growth, memory that ran out, or time that passed with steps.
     fn tell(&mut self, now: &Watched, every: Duration, ui: &Ui) {
         let (grows, failed) = (now.growth.is_some(), now.out_of_memory.as_ref().map_or(0, |oom| oom.count));

@@ -60,21 +60,13 @@ pub struct PlaceResult {
 impl From<&Request> for RequestResult {
     fn from(request: &Request) -> Self {
         let phase = request.phase.map(|phase| phase.in_words().to_string());
-        Self { bytes: request.bytes, by: by(&request.place), phase }
+        Self { bytes: request.bytes, by: request.place.with_operator(), phase }
     }
 }
 
 /// A number with its digits in groups.
 fn in_groups(number: u64) -> String {
     grouped(number, ' ')
-}
-
-/// Line and operator.
-fn by(place: &lab_traces::stacks::Place) -> String {
-    match (&place.own, place.operator.as_ref().or(place.node.as_ref())) {
-        (Some(_), Some(operator)) => format!("{} ({operator})", place.in_words()),
-        _ => place.in_words(),
-    }
 }
 
 impl From<&Differences> for RequestsDiff {
@@ -90,7 +82,7 @@ impl From<&Differences> for RequestsDiff {
             }
         };
         let places = found.places.iter().map(|place| PlaceResult {
-            by: by(&place.place),
+            by: place.place.with_operator(),
             at_peak: place.at_peak,
             requests: place.requests.map(|number| number as u64),
         });

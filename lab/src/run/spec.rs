@@ -73,11 +73,11 @@ pub struct ModelSpec {
     #[cfg_attr(feature = "flags", arg(long, value_name = "FILE"))]
     #[serde(serialize_with = "path_as_text")]
     pub adversary: Option<PathBuf>,
-    /// Layers (mlp: hidden layers; gpt: blocks).
+    /// Layers: hidden layers of mlp, blocks of gpt.
     #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
     pub layers: Option<usize>,
-    /// Width (mlp: neurons per hidden layer; gpt, seq2seq-attention: embedding; resnet, vgg16, mobilenet_v2, densenet121, convnext: channels of the
-    /// first stage).
+    /// Width: neurons per hidden layer (mlp), embedding (gpt, seq2seq-attention), or channels of the first stage (resnet, vgg16, mobilenet_v2,
+    /// densenet121, convnext).
     #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
     pub width: Option<usize>,
     /// Attention heads.
@@ -98,30 +98,31 @@ pub struct ModelSpec {
     /// Classes (mlp, resnet, vgg16, mobilenet_v2, densenet121, convnext).
     #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
     pub classes: Option<usize>,
-    /// Probability of dropping a value (gpt, vgg16, mobilenet_v2, densenet121), or of dropping the last block for an example (convnext; the
-    /// probability rises up to that block).
+    /// Probability of dropping a value (gpt, vgg16, mobilenet_v2, densenet121), or of dropping the last block for an example (convnext). The
+    /// probability rises up to that block.
     #[cfg_attr(feature = "flags", arg(long, value_name = "P", allow_negative_numbers = true))]
     pub dropout: Option<f64>,
-    /// Attention as separate operators (eager: the scores are kept), or as one kernel (sdpa) (gpt; transformers, where sdpa is the default).
+    /// Attention as separate operators (eager: the scores are kept), or as one kernel (sdpa), for gpt and for transformers, where sdpa is the default.
     #[cfg_attr(feature = "flags", arg(long, value_name = "KIND", value_parser = flags::one_of::<AttentionName>(AttentionName::NAMES)))]
     pub attention: Option<AttentionName>,
     /// Recompute in backward instead of keeping: none, blocks (each by itself), blocks:N (every N-th), sqrt (segments of about √n blocks), or numbers of
-    /// blocks from 0 (1,3). A block is: mlp: a hidden layer with its ReLU; gpt: a block; resnet, mobilenet_v2, convnext: a residual block (convnext: segments lie
-    /// within a stage); vgg16: one of the five stages; densenet121 (none, blocks): a layer up to its bottleneck; transformers (not sqrt; of encoders none, blocks): a block;
-    /// a .pt2: a numbered module, or modules by paths such as 'h.*' [default: none].
+    /// blocks from 0 (1,3). Blocks of mlp are hidden layers with their ReLU, those of gpt and transformers their blocks. Blocks of resnet, mobilenet_v2 and
+    /// convnext are residual blocks, and convnext's segments lie within a stage. Blocks of vgg16 are its five stages, those of densenet121 layers up to their
+    /// bottleneck. A .pt2 has numbered modules, or modules by paths such as 'h.*'. densenet121 and encoders of transformers take none and blocks alone, decoders
+    /// all but sqrt [default: none].
     #[cfg_attr(feature = "flags", arg(long, value_name = "WHAT"))]
     pub checkpoint: Option<Recompute>,
     /// Keep the results of these operators of recomputed blocks, as create_selective_checkpoint_contexts does: some of mm, mm:2 (every second one, as
     /// torchtitan), addmm, bmm, matmuls (all three), attention (fused kernels), convolution [default: none].
     #[cfg_attr(feature = "flags", arg(long, value_name = "OPERATORS"))]
     pub checkpoint_save: Option<CheckpointSave>,
-    /// The head on the hidden states (transformers) [default: that of the class in `architectures`; without one, the language model's].
+    /// The head on the hidden states (transformers) [default: that of the class in `architectures`, else the language model's].
     #[cfg_attr(feature = "flags", arg(long, value_name = "NAME", value_parser = flags::one_of::<Head>(Head::NAMES)))]
     pub head: Option<Head>,
     /// Number of texts from which an example chooses (transformers with a multiple-choice head) [default: 4].
     #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
     pub choices: Option<usize>,
-    /// The release of transformers, such as 4.51 [default: the one that is installed for the Python of --python; without one, the newest known].
+    /// The release of transformers, such as 4.51 [default: the one that is installed for the Python of --python, else the newest known].
     #[cfg_attr(feature = "flags", arg(long, value_name = "RELEASE"))]
     pub transformers: Option<Release>,
     /// Result that the script holds until the next one: the output with logits and cache, or only the loss (transformers) [default: output].
@@ -141,7 +142,7 @@ pub struct ModelSpec {
     /// Make the network on the device (`with torch.device("cuda")`), instead of making it in main memory and moving it (transformers).
     #[cfg_attr(feature = "flags", arg(long))]
     pub built_on_device: bool,
-    /// Keep the weights of linear layers in 4 bits, as bitsandbytes does (transformers; with --lora of decoders without your Python).
+    /// Keep the weights of linear layers in 4 bits, as bitsandbytes does (transformers). With --lora of decoders it needs no Python.
     #[cfg_attr(feature = "flags", arg(long = "load-in-4bit"))]
     #[serde(rename = "load-in-4bit")]
     pub load_in_4bit: bool,
@@ -153,8 +154,8 @@ pub struct ModelSpec {
     #[cfg_attr(feature = "flags", arg(long))]
     pub double_quant: bool,
     /// The loss if the network gives no scalar: sum or mean of its first output, cross-entropy against classes, mse against values (a .pt2) [default:
-    /// the network's own scalar; else cross-entropy if the output is [batch, classes], otherwise mean]. A decoder's config.json: checkpointed or
-    /// chunked:N, output layer and loss computed again in backward, of all tokens or of N parts in turn; liger, Liger's fused loss.
+    /// the network's own scalar, else cross-entropy for an output of [batch, classes], else mean]. A decoder's config.json takes checkpointed or chunked:N:
+    /// backward computes output layer and loss again, of all tokens or of N parts in turn. It takes liger, too, Liger's fused loss.
     #[cfg_attr(feature = "flags", arg(long, value_name = "NAME", value_parser = flags::one_of::<LossChoice>(LossChoice::NAMES)))]
     pub loss: Option<LossChoice>,
     /// The training loop: plain (batch, zero_grad, forward, backward, step), or trainer: that of transformers' Trainer, without a cache, with fused
@@ -188,7 +189,7 @@ pub struct ModelSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct TrainingSpec {
-    /// Examples per step; with --accumulate, of each micro-batch [default: the model's].
+    /// Examples per step, or with --accumulate of each micro-batch [default: the model's].
     #[cfg_attr(feature = "flags", arg(long, help_heading = flags::MOST_USED, value_name = "N"))]
     pub batch: Option<usize>,
     /// Optimizer steps [default: 10, or 20 epochs of a data set].
@@ -234,10 +235,10 @@ pub struct TrainingSpec {
     /// Ascend instead of descending.
     #[cfg_attr(feature = "flags", arg(long))]
     pub maximize: bool,
-    /// Keep the step counters on the device (adam, adamw; foreach or fused).
+    /// Keep the step counters on the device (adam and adamw, foreach or fused).
     #[cfg_attr(feature = "flags", arg(long))]
     pub capturable: bool,
-    /// Types: float32, float32 with products in a 16-bit type (autocast; fp16 with a loss scaler), or a 16-bit type throughout [default: fp32].
+    /// Types: float32, float32 with products in a 16-bit type (autocast, with fp16 a loss scaler), or a 16-bit type throughout [default: fp32].
     #[cfg_attr(feature = "flags", arg(long, value_name = "TYPE", value_parser = flags::one_of::<Precision>(Precision::NAMES)))]
     pub precision: Option<Precision>,
     /// Micro-batches per optimizer step [default: 1].
@@ -271,7 +272,7 @@ pub struct LoopSpec {
     /// Tokens of each batch's examples in turn: 512,128,1024 (gpt, gpt2, transformers) [default: as many as the network takes].
     #[cfg_attr(feature = "flags", arg(long, value_name = "N,N,…"))]
     pub lengths: Option<SizeList>,
-    /// Evaluate after every N steps, under torch.no_grad() and model.eval(), in a function of its own; the loop's variables keep their values
+    /// Evaluate after every N steps, under torch.no_grad() and model.eval(), in a function of its own. The loop's variables keep their values
     /// meanwhile [default: no evaluation].
     #[cfg_attr(feature = "flags", arg(long, value_name = "N"))]
     pub eval_every: Option<usize>,
@@ -294,7 +295,7 @@ pub struct LoopSpec {
     #[cfg_attr(feature = "flags", arg(long, value_name = "NAMES"))]
     pub hold: Option<Hold>,
     /// Put the network and its pictures in channels-last: model.to(memory_format=torch.channels_last) once, and the same of each batch after it is
-    /// on the card. With --cudnn-workspace the convolutions read it; PyTorch's own copy it into row-major order. Only counted (predict).
+    /// on the card. Convolutions with --cudnn-workspace read it. PyTorch's own copy it into row-major order. Only counted (predict).
     #[cfg_attr(feature = "flags", arg(long))]
     pub channels_last: bool,
     /// Keep what forward saves for backward on the host, as torch.autograd.graph.save_on_cpu does: in pageable memory, or =pinned

@@ -32,16 +32,7 @@ pub(crate) fn are_pytorchs(device: impl Fn() -> Device) {
         let model = with_weights(name, folder.path());
         let optimizer = OptimizerSettings::new(OptimizerKind::AdamW, 1e-3);
         let settings = RunSettings::new(recorded.batch, theirs.len(), optimizer);
-        let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
-        let result = exported::train_from(&model, &device(), &settings, source, &mut Continuation::default(), progress);
-        let ours = result.unwrap().losses;
-        assert_eq!(ours.len(), 20);
-        for (step, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
-            assert!(
-                (ours - theirs).abs() < 1e-4 * theirs.abs().max(1.0),
-                "{name}, step {step}: {ours}, PyTorch {theirs}"
-            );
-        }
+        are_near(&model, &device(), &settings, theirs, (name, 1e-4));
     }
 }
 
@@ -55,8 +46,26 @@ fn with_weights(name: &str, folder: &Path) -> exported::Exported {
     exported::load(&path, None).unwrap()
 }
 
-#[allow(dead_code)]
+/// Trains a network with these settings: each of the first 20 losses is PyTorch's, within a share of it, or of 1.
+fn are_near(
+    model: &exported::Exported,
+    device: &Device,
+    settings: &RunSettings,
+    theirs: &[f64],
+    (name, within): (&str, f64),
+) {
+    let (source, on_step) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
+    let begin = &mut Continuation::default();
+    let ours = exported::train_from(model, device, settings, source, begin, on_step).unwrap().losses;
+    assert_eq!((ours.len(), theirs.len()), (20, 20));
+    for (step, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
+        let near = (ours - theirs).abs() < within * theirs.abs().max(1.0);
+        assert!(near, "{name}, step {step}: {ours}, PyTorch {theirs}");
+    }
+}
+
 /// Trains networks of which some parameters are frozen, and one with adapters of PEFT alone: the first 20 losses are PyTorch's.
+#[allow(dead_code)]
 pub(crate) fn are_pytorchs_of_a_part(device: impl Fn() -> Device) {
     let recorded: Losses = serde_json::from_slice(&golden("tuned_losses.json")).unwrap();
     assert_eq!(recorded.losses.len(), 5);
@@ -67,20 +76,13 @@ pub(crate) fn are_pytorchs_of_a_part(device: impl Fn() -> Device) {
         let optimizer = OptimizerSettings::new(OptimizerKind::AdamW, 1e-3);
         let freeze = Some(patterns.parse().unwrap());
         let settings = RunSettings { freeze, ..RunSettings::new(recorded.batch, theirs.len(), optimizer) };
-        let (source, on_step) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
-        let begin = &mut Continuation::default();
-        let ours = exported::train_from(&model, &device(), &settings, source, begin, on_step).unwrap().losses;
-        assert_eq!((ours.len(), theirs.len()), (20, 20));
-        for (step, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
-            let near = (ours - theirs).abs() < 1e-5 * theirs.abs().max(1.0);
-            assert!(near, "{name}, step {step}: {ours}, PyTorch {theirs}");
-        }
+        are_near(&model, &device(), &settings, theirs, (name, 1e-5));
     }
 }
 
+/// Trains a network with every optimizer of `torch.optim`, in both of its forms: the first 20 losses are PyTorch's.
 // wgpu's tests include this file, and have a suite of their own for optimizers.
 #[allow(dead_code)]
-/// Trains a network with every optimizer of `torch.optim`, in both of its forms: the first 20 losses are PyTorch's.
 pub(crate) fn are_pytorchs_with_every_optimizer(device: impl Fn() -> Device) {
     let recorded: Losses = serde_json::from_slice(&golden("optimizer_losses.json")).unwrap();
     assert_eq!(recorded.losses.len(), 17);
@@ -94,14 +96,7 @@ pub(crate) fn are_pytorchs_with_every_optimizer(device: impl Fn() -> Device) {
                 continue;
             }
             let settings = RunSettings::new(recorded.batch, theirs.len(), optimizer);
-            let (source, on_step) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
-            let begin = &mut Continuation::default();
-            let ours = exported::train_from(&model, &device(), &settings, source, begin, on_step).unwrap().losses;
-            assert_eq!((ours.len(), theirs.len()), (20, 20));
-            for (step, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
-                let near = (ours - theirs).abs() < 1e-5 * theirs.abs().max(1.0);
-                assert!(near, "{name}, {implementation:?}, step {step}: {ours}, PyTorch {theirs}");
-            }
+            are_near(&model, &device(), &settings, theirs, (&format!("{name}, {implementation:?}"), 1e-5));
         }
     }
 }

@@ -10,6 +10,7 @@ mod bert;
 mod blocks;
 mod cache;
 mod config;
+mod conflicts;
 mod distilbert;
 mod dtype;
 mod ending;
@@ -73,7 +74,7 @@ pub use releases::{REPRESENTED, Release};
 pub use trainer::{Keep, PretrainedNetwork, PretrainedStep, train, train_from, trainer};
 
 use lab_base::error::{Error, Result};
-use lab_models::{Architecture, Defaults, Input, LoraTarget, Loss, Places, Recompute, Task};
+use lab_models::{Architecture, Defaults, Input, LoraTarget, Loss, Places, Task};
 
 /// Largest number of layers that a configuration may have: a hundred times as many as any has.
 const MAX_LAYERS: usize = 10_000;
@@ -179,10 +180,7 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
         options: options.clone(),
         warnings: warning.into_iter().chain(keys.unknown()).collect(),
     };
-    model.check_mask()?;
-    model.check_end()?;
-    model.check_tokens()?;
-    model.check_checkpoint()?;
+    model.check_options()?;
     let layers = model.sizes().layers;
     if layers > MAX_LAYERS {
         return Err(Error::usage(&model.file, format!("{layers} layers; at most {MAX_LAYERS} are read")));
@@ -210,92 +208,9 @@ impl Pretrained {
         matches!(self.family.kind(), Kind::Pictures { .. })
     }
 
-    /// # Errors
-    /// [`Error::Usage`] for a mask that batches of this network do not have.
-    fn check_mask(&self) -> Result<()> {
-        let length = self.options.sequence.unwrap_or_else(|| self.sizes().positions);
-        let triangular = self.options.rules().triangular_mask;
-        let problem = match self.options.attention_mask {
-            AttentionMask::None => return Ok(()),
-            _ if self.sees_pictures() => "images have no attention_mask",
-            AttentionMask::Padded if length < 3 => "examples of one or two tokens have no padding here",
-            AttentionMask::Padded if triangular => {
-                "with padding, masks of transformers before 4.53 are not represented"
-            }
-            AttentionMask::Full if triangular && self.options.attention == Attention::Eager => {
-                "with written-out attention, masks of transformers before 4.53 are not represented"
-            }
-            AttentionMask::Full | AttentionMask::Padded => return Ok(()),
-        };
-        Err(Error::usage("attention_mask", problem))
-    }
-
     /// True for a decoder whose head gives the scores of the next token: its loss can be computed of the last hidden states.
     pub fn predicts_next(&self) -> bool {
         self.head.head == Head::CausalLm && matches!(self.family.kind(), Kind::Decoder { .. })
-    }
-
-    /// # Errors
-    /// [`Error::Usage`] for blocks that the network does not have, and for some blocks of another network than a decoder.
-    fn check_checkpoint(&self) -> Result<()> {
-        let checkpoint = &self.options.checkpoint;
-        let problem = match checkpoint {
-            Recompute::None | Recompute::Blocks => return Ok(()),
-            Recompute::Sqrt | Recompute::Modules(_) => {
-                "a config.json of transformers has none, blocks, blocks:N and numbers of blocks"
-            }
-            _ if !matches!(self.family.kind(), Kind::Decoder { .. }) => {
-                "some of the blocks are for decoders; this network has none and blocks"
-            }
-            _ => return checkpoint.check(&self.name, self.sizes().layers),
-        };
-        Err(Error::usage("checkpoint", format!("{checkpoint}: {problem}")))
-    }
-
-    /// # Errors
-    /// [`Error::Usage`] for a loss of the last hidden states in a network or a loop that has none.
-    fn check_end(&self) -> Result<()> {
-        if self.options.end == End::Own {
-            return Ok(());
-        }
-        let problem = match self.options.script {
-            _ if !self.predicts_next() => {
-                "checkpointed, chunked and liger are for decoders that predict the next token"
-            }
-            Script::Trainer => {
-                "with --loop trainer the network computes its own; --loop plain has checkpointed, chunked and liger"
-            }
-            Script::Plain => return Ok(()),
-        };
-        Err(Error::usage("loss", problem))
-    }
-
-    /// # Errors
-    /// [`Error::Usage`] for scores of some tokens, and for several texts in an example, where they were not recorded.
-    fn check_tokens(&self) -> Result<()> {
-        let Options { logits_to_keep, packing, .. } = self.options;
-        let length = self.options.sequence.unwrap_or_else(|| self.sizes().positions);
-        let (field, number) = match (logits_to_keep, packing) {
-            (None, None) => return Ok(()),
-            (Some(count), _) => ("logits-to-keep", count),
-            (_, Some(texts)) => ("packing", texts),
-        };
-        let problem = match self.options.script {
-            _ if !self.predicts_next() => "it is for decoders that predict the next token",
-            Script::Trainer => "with --loop trainer it is not recorded; --loop plain has it",
-            _ if packing == Some(1) => "one text is an example as it is; leave it out, or pass 2 and more",
-            _ if number == 0 => "must be at least 1",
-            _ if packing.is_some_and(|texts| texts > length) => "an example has fewer tokens",
-            _ if logits_to_keep.is_some_and(|count| count > length) => "an example has fewer tokens",
-            _ if packing.is_some() && self.options.rules().triangular_mask => {
-                "transformers before 4.53 do not tell texts apart; leave it out"
-            }
-            _ if packing.is_some() && self.options.attention_mask != AttentionMask::None => {
-                "texts are told apart without an attention_mask; leave out --attention-mask"
-            }
-            Script::Plain => return Ok(()),
-        };
-        Err(Error::usage(field, problem))
     }
 
     /// Returns the layers on which PEFT 0.21 puts adapters if no `target_modules` are given (its

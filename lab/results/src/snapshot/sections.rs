@@ -305,10 +305,7 @@ pub(crate) fn brief(lines: &[String]) -> String {
     };
     let frames: Vec<_> = lines.iter().filter_map(frame).collect();
     let place = Place::of_frames(frames.iter().map(|(filename, line, name)| FrameText { filename, line: *line, name }));
-    let text = match (&place.operator, &place.own) {
-        (Some(operator), Some(_)) => format!("{} ({operator})", place.in_words()),
-        _ => place.in_words(),
-    };
+    let text = place.with_operator();
     match text.char_indices().nth(STACK_WIDTH) {
         Some((cut, _)) => format!("{}…", &text[..cut]),
         None => text,

@@ -28,8 +28,7 @@ impl Line {
 
     /// Formats the file's name and the line.
     pub fn short(&self) -> String {
-        let name = self.file.rsplit(['/', '\\']).next().unwrap_or(&self.file);
-        format!("{name}:{}", self.line)
+        format!("{}:{}", file_name(&self.file), self.line)
     }
 }
 
@@ -86,6 +85,14 @@ impl Place {
         }
     }
 
+    /// Returns the program's line and PyTorch's operator there, or the node of the backward pass.
+    pub fn with_operator(&self) -> String {
+        match (&self.own, self.operator.as_ref().or(self.node.as_ref())) {
+            (Some(_), Some(operator)) => format!("{} ({operator})", self.in_words()),
+            _ => self.in_words(),
+        }
+    }
+
     /// Returns the program's line and the library's line that it called, or whatever else is known, in a few words.
     pub fn in_words(&self) -> String {
         let operator = self.operator.as_deref();
@@ -98,6 +105,11 @@ impl Place {
             (None, None, None) => operator.or(self.native.as_deref()).map_or("no line recorded".into(), String::from),
         }
     }
+}
+
+/// The last part of a file's path, of any system.
+pub(super) fn file_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
 /// Returns the place of frames of our own histories: operator, module and phase, without lines.
@@ -113,7 +125,7 @@ fn called(frames: &[(Origin, FrameText<'_>)]) -> Option<String> {
     let outside = |(origin, _): &(Origin, FrameText<'_>)| matches!(origin, Origin::Own | Origin::Library);
     let inner = frames.iter().take_while(|frame| !outside(frame)).filter(|(origin, _)| *origin == Origin::Torch);
     let mut names = inner.map(|(_, frame)| {
-        let file = frame.filename.rsplit(['/', '\\']).next().unwrap_or_default().trim_end_matches(".py");
+        let file = file_name(frame.filename).trim_end_matches(".py");
         if DISPATCHING.contains(&frame.name) {
             return None;
         }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::frame::{Origin, origin};
-use super::place::{Line, Place};
+use super::place::{Line, Place, file_name};
 use crate::snapshot::{Action, Snapshot};
 
 /// The outermost function of a script.
@@ -41,7 +41,7 @@ impl SharedLines {
         let stacks: Vec<_> = trace.map(|event| event.stack).filter(|stack| seen.insert(*stack)).collect();
         let script = stacks.iter().find_map(|stack| {
             let outermost = snapshot.stack(*stack).rev().find(|frame| origin(frame) == Origin::Own)?;
-            (outermost.name == SCRIPT).then(|| base(outermost.filename).to_string())
+            (outermost.name == SCRIPT).then(|| file_name(outermost.filename).to_string())
         });
         let mut lines = Self { script, ..Self::default() };
         for stack in stacks {
@@ -56,7 +56,7 @@ impl SharedLines {
 
     /// Returns the function of a line.
     pub(super) fn function(&self, line: &Line) -> Function {
-        let file = base(&line.file);
+        let file = file_name(&line.file);
         let file = if self.script.as_deref() == Some(file) { "" } else { file };
         (file.to_string(), line.function.clone())
     }
@@ -125,8 +125,4 @@ fn aligned([one, other]: [&Asking; 2]) -> Vec<[Option<i64>; 2]> {
 fn alike(one: &Operators, other: &Operators) -> Option<u32> {
     let percent = 200 * one.intersection(other).count() / (one.len() + other.len()).max(1);
     (percent >= 50).then_some(percent as u32)
-}
-
-fn base(file: &str) -> &str {
-    file.rsplit(['/', '\\']).next().unwrap_or(file)
 }
