@@ -88,7 +88,7 @@ impl Pretrained {
         Err(Error::usage("packing", problem))
     }
 
-    /// Why a number of the tokens or texts of an example cannot be said of this network or loop.
+    /// Why a number of the tokens or texts of an example is not for this network or loop.
     fn of_tokens(&self, number: usize) -> Option<&'static str> {
         match self.options.script {
             _ if !self.predicts_next() => Some("it is for decoders that predict the next token"),
