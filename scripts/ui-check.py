@@ -156,7 +156,7 @@ def look(browser, address, size, arguments, axe, folder):
         page.expect("a phone shows the verdict beside the sliders", box["y"] + box["height"] < SIZES[size][1])
         page.take("model=gpt2&batch=16&gpu=rtx4090")
         page.until("document.querySelector('#now .lead').textContent.includes('batch 16')")
-    for model in ["gpt2", "resnet50", "simple-cnn"] if size == "light" else ["gpt2"]:
+    for model in ["gpt2", "resnet50", "simple-cnn", "qwen3-0.6b", "codellama-7b"] if size == "light" else ["gpt2"]:
         page.take(f"model={model}&batch=16&gpu=rtx4090")
         page.until(f"document.querySelector('#now .lead').textContent.startsWith('{model}, batch 16')")
         print(f"{size}: a move of {model}: {in_words(page.moves('batch'))}")
