@@ -374,6 +374,20 @@ fn what_cannot_be_rehearsed_is_refused() {
     command.assert().code(2);
 }
 
+/// Four at once, because the keeper once collected such a command's process before the thread that had started it, which then never
+/// answered: one run in twenty hung.
+#[test]
+fn a_command_that_cannot_be_started_ends_every_time() {
+    let many = || {
+        for _ in 0..15 {
+            let mut command = common::vramlab();
+            command.timeout(std::time::Duration::from_secs(120)).args(["rehearse", "--", "no-such-program-anywhere"]);
+            command.assert().code(2);
+        }
+    };
+    std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(many))));
+}
+
 #[test]
 fn a_command_that_uses_no_card_is_told_so() {
     let ran = rehearse(&[], &["without-card", "steps=1"]);

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,8 @@ enum Said {
 
 /// Enters the protection, starts the commands, and stays until this program wants it no more, or is gone.
 pub(super) fn run(way: Way, wanted: &Wanted, commands: Vec<Command>, ends: Ends) {
-    let mut keeper = Duty { ends, started: Vec::new(), groups: BTreeSet::new() };
+    let waits = (0..commands.len()).collect();
+    let mut keeper = Duty { ends, waits, started: Vec::new(), groups: BTreeSet::new() };
     // Ctrl-C is for this program alone, and a message to a program that is gone must not end the keeper.
     let _group = rustix::process::setpgid(None, None);
     // SAFETY: sets how a signal is treated; commands get the default back when they are started.
@@ -166,6 +167,8 @@ fn refuse_core_files() {
 
 struct Duty {
     ends: Ends,
+    /// Commands of which the thread that starts them has said nothing yet.
+    waits: BTreeSet<usize>,
     /// Commands by number, with their process ids.
     started: Vec<(usize, i32)>,
     /// Groups of processes that the run made.
@@ -196,10 +199,11 @@ impl Duty {
                 // No process has the filter any more.
                 self.groups.extend(supervisor.take().iter().flat_map(Supervisor::groups));
             }
-            while let Ok(said) = says.try_recv() {
-                self.hear(said);
+            self.hear_all(says);
+            // The standard library waits for the process of a command that cannot be started, and panics if it was collected here.
+            if self.waits.is_empty() {
+                early.extend(std::iter::from_fn(ended_child));
             }
-            early.extend(std::iter::from_fn(ended_child));
             early.retain(|(pid, status)| !self.ended(*pid, *status));
             if ordered != 0 {
                 self.groups.extend(supervisor.iter().flat_map(Supervisor::groups));
@@ -209,14 +213,32 @@ impl Duty {
         }
     }
 
+    /// Hears of the commands. Those of which the thread that starts them can say nothing any more are not started.
+    fn hear_all(&mut self, says: &Receiver<Said>) {
+        loop {
+            match says.try_recv() {
+                Ok(said) => self.hear(said),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => break,
+            }
+        }
+        while let Some(number) = self.waits.first().copied() {
+            self.hear(Said::NotStarted(number, "the command cannot be started".into()));
+        }
+    }
+
     fn hear(&mut self, said: Said) {
         match said {
             Said::Started(number, pid) => {
+                self.waits.remove(&number);
                 self.groups.insert(pid as i32);
                 self.started.push((number, pid as i32));
                 self.tell(&Event::Started(number));
             }
-            Said::NotStarted(number, problem) => self.tell(&Event::NotStarted(number, problem)),
+            Said::NotStarted(number, problem) => {
+                self.waits.remove(&number);
+                self.tell(&Event::NotStarted(number, problem));
+            }
             Said::Filter(..) | Said::Refused(_) => {}
         }
     }
