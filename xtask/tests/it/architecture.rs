@@ -190,11 +190,13 @@ fn counts_of_recordings_are_theirs() {
     let text = document().split_whitespace().collect::<Vec<_>>().join(" ");
     let traces = std::fs::read_dir(workspace_root().join("memcore/tests/golden/traces")).unwrap().count();
     let attention = rows("attention_events.json", "2.11-sm75") + rows("card_attention_events.json", "2.11-sm86");
+    let subjects = ["index", "loss", "norm", "pointwise", "reduce", "resample"];
+    let forms: usize = subjects.iter().map(|subject| rows(&format!("events/{subject}.json"), "2.11")).sum();
     for claim in [
         format!("{traces} allocator traces"),
         format!("{} operators on two types", rows("mixed_events.json", "2.11")),
         format!("{} on operands that are not in row-major order", rows("layout_events.json", "2.11")),
-        format!("{} in further forms", rows("further_events.json", "2.11")),
+        format!("{forms} in other forms"),
         format!("{attention} forms of fused attention"),
         format!("{} forms of attention", rows("cudnn_attention_events.json", "2.11-sm90")),
         format!("{} of batch norm", rows("cudnn_batch_norm_events.json", "2.11")),

@@ -65,6 +65,21 @@ pub(crate) fn data(device: &Device, dims: &[usize], dtype: DType) -> Tensor {
     Tensor::from_array(Array::empty(device, dims, dtype).unwrap())
 }
 
+/// One leaf.
+pub(crate) fn leaf_of(dims: &'static [usize]) -> impl Fn(&Device, DType) -> Vec<Tensor> {
+    move |d, t| vec![leaf(d, dims, t)]
+}
+
+/// A function of a matrix, contiguous or transposed, under autocast and in bfloat16.
+pub(crate) fn in_every_form(rows: &mut Vec<Row>, name: &str, f: fn(&Tensor) -> Result<Tensor>) {
+    rows.extend([
+        row(name, F32, leaf_of(&[64, 256]), move |t| f(&t[0])),
+        row(format!("{name}_turned"), F32, leaf_of(&[256, 64]), move |t| f(&ops::t(&t[0])?)),
+        row(format!("{name}_autocast_f16"), DType::F16, leaf_of(&[64, 256]), move |t| f(&t[0])),
+        row(format!("{name}_bf16"), DType::BF16, leaf_of(&[64, 256]), move |t| f(&t[0])),
+    ]);
+}
+
 /// Events of each phase: input, forward, gradient of the output, backward, teardown.
 pub(crate) type Phases = [Vec<(i64, String)>; 5];
 
@@ -152,6 +167,35 @@ pub(crate) fn assert_same(rows: &[Row], file: &str, release: &str, profile: &Pro
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
+/// Fails if `rows` and a recording of sizes alone differ, in either direction.
+pub(crate) fn assert_same_sizes(rows: &[Row], file: &str) {
+    let file: Value = serde_json::from_str(file).unwrap();
+    let recorded = file["rows"].as_array().unwrap();
+    let mut differences = Vec::new();
+    for row in rows {
+        let Some(want) = recorded.iter().find(|want| want[0] == row.name) else {
+            differences.push(format!("{} is not recorded", row.name));
+            continue;
+        };
+        let found = match observe(row, Profile::torch_2_11(90)) {
+            Ok(found) => found,
+            Err(error) => {
+                differences.push(format!("{}: {error}", row.name));
+                continue;
+            }
+        };
+        for ((phase, found), want) in PHASES.iter().zip(&found).zip(&want.as_array().unwrap()[1..]) {
+            let found: Events = found.iter().map(|(event, _)| *event).collect();
+            let want: Events = want.as_array().unwrap().iter().map(|event| event.as_i64().unwrap()).collect();
+            if found != want {
+                differences.push(format!("{}, {phase}:\n  here     {found:?}\n  recorded {want:?}", row.name));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    assert_eq!(rows.len(), recorded.len(), "every recorded row is here");
+}
+
 fn parts(name: &str, found: &Phases, want: &Phases) -> Vec<String> {
     let mut out = Vec::new();
     for (i, (found, want)) in found.iter().zip(want).enumerate() {
@@ -197,3 +241,14 @@ macro_rules! against_other_releases {
     };
 }
 pub(crate) use against_other_releases;
+
+/// Defines a test for a recording of sizes alone.
+macro_rules! against_sizes {
+    ($recording:literal, $rows:expr) => {
+        #[test]
+        fn sizes_are_those_of_pytorch() {
+            $crate::common::labelled::assert_same_sizes(&$rows, include_str!($recording));
+        }
+    };
+}
+pub(crate) use against_sizes;
