@@ -86,30 +86,6 @@ const LONG: &[Step] = &[
         args: &["test", "-p", "vramlab-cli", "--test", "it", "--", "--ignored", "cases::"],
         needs: None,
     },
-    // A feature that no other step builds.
-    Step {
-        name: "clippy of the tools for assistants",
-        args: &[
-            "clippy",
-            "-p",
-            "vramlab-cli",
-            "--features",
-            "mcp",
-            "--lib",
-            "--bins",
-            "--test",
-            "it",
-            "--",
-            "-D",
-            "warnings",
-        ],
-        needs: Some(CLIPPY),
-    },
-    Step {
-        name: "tools for assistants",
-        args: &["test", "-p", "vramlab-cli", "--features", "mcp", "--lib", "--test", "it", "--", "mcp::", "help::"],
-        needs: None,
-    },
     // Separate workspace that no other step builds. Needs a C++ compiler for libFuzzer.
     Step { name: "fuzz targets", args: &["check", "--manifest-path", "fuzz/Cargo.toml", "--bins"], needs: None },
     // Finds data races between threads, and invalid uses of memory.

@@ -147,6 +147,30 @@ fn what_is_refused_is_said_and_the_session_goes_on() {
     client.leave();
 }
 
+#[test]
+fn a_call_has_bounds_and_the_session_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Client::start(folder.path(), &["--seconds", "1"]);
+    // It would run for hours.
+    let endless = json!({"model": "gpt2", "batch": 8, "steps": 100_000_000});
+    let said = client.refusal("predict", endless);
+    assert!(said.contains("stopped after 1 seconds") && said.contains("--seconds N"), "{said}");
+    client.leave();
+    let mut client = Client::start(folder.path(), &[]);
+    let many = client.call("predict", json!({"model": "linear", "steps": 2000}));
+    let texts: Vec<&str> =
+        many["content"].as_array().unwrap().iter().map(|text| text["text"].as_str().unwrap()).collect();
+    assert!(many["structuredContent"].is_null() && texts.concat().contains("more than 262144"), "{texts:?}");
+    // Gigabytes at once: the process ends, or stops at the batch.
+    let huge = client.call("predict", json!({"model": "gpt2", "batch": u64::MAX, "sequence": u64::MAX}));
+    assert!(huge.to_string().len() < 10_000, "{huge}");
+    let long = "x".repeat(1 << 20);
+    let said = client.call("explain", json!({"message": long})).to_string();
+    assert!(said.len() < 100_000, "{} bytes", said.len());
+    assert!(client.answer("predict", json!({"model": "mlp"})).0.contains("mlp"));
+    client.leave();
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn scripts_run_only_from_the_folder_that_was_allowed() {

@@ -133,6 +133,8 @@ fn a_smaller_batch_is_rehearsed_before_it_is_proposed() {
         "{command}"
     );
     assert!(ran.stdout.contains("batch_size=12 does not fit either."), "{}", ran.stdout);
+    let search = found["tries"]["search"].as_str().unwrap();
+    assert!(search.contains("-P batch 6 12 -- ") && search.contains("batch_size={batch}"), "{search}");
     assert!(ran.stderr.contains("it does not fit: running it again with batch_size=12"), "{}", ran.stderr);
     // The path of the clone may take a line more.
     assert!(ran.stdout.lines().count() <= 26, "{}", ran.stdout);
@@ -140,7 +142,7 @@ fn a_smaller_batch_is_rehearsed_before_it_is_proposed() {
     // Without a known name for the batch, the answer explains how to find one that fits.
     let ran = rehearse(&["--gpu", "1GiB"], &["need=2000000000", "steps=3"]);
     assert!(
-        ran.json()["tries"]["search"].as_str().unwrap().contains("with {batch} in place of the batch"),
+        ran.json()["tries"]["search"].as_str().unwrap().contains("Name it, as in `--batch-size 8`"),
         "{}",
         ran.stdout
     );

@@ -308,7 +308,7 @@ fn shares(by: PeakShares) -> Section {
         .filter(|(_, bytes)| *bytes > 0)
         .map(|(name, bytes)| format!("{name} {}", short(*bytes)))
         .collect();
-    Section::Note(format!("Then: {}.", shares.join(", ")))
+    Section::Note(format!("In all: {}.", shares.join(", ")))
 }
 
 fn reads(found: &RehearsalResult) -> Vec<Section> {

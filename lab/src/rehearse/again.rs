@@ -14,7 +14,7 @@ use super::progress::{Progress, Watch};
 use super::rehearsal::rehearse;
 use super::request::Request;
 use super::scan::at_point;
-use super::tries::{ORDER, entry, setting_point};
+use super::tries::{ORDER, entry, scan_command, setting_point};
 
 /// Adds changes that make the script fit, each of them rehearsed. Does nothing if the script fits, was interrupted, ran out of memory
 /// outside of PyTorch, or is not to be run again.
@@ -77,10 +77,11 @@ impl Again<'_, '_> {
             return Ok(None);
         }
         let Some(word) = BatchWord::of(&self.request.command) else {
-            let share =
-                found.share_that_fits().map_or(String::new(), |share| format!(" (about {:.0} % of it)", 100.0 * share));
+            let share = found
+                .share_that_fits()
+                .map_or(String::new(), |share| format!(", and about {:.0} % of it may fit", 100.0 * share));
             self.said.push(format!(
-                "with {{batch}} in place of the batch, `-P batch 1 N` finds the largest that fits{share}."
+                "the command names no batch{share}. Name it, as in `--batch-size 8`, and the answer has one that fits."
             ));
             return Ok(None);
         };
@@ -90,7 +91,9 @@ impl Again<'_, '_> {
             let command: Vec<OsString> = word.with(&self.request.command, value);
             let changed = Request { command, ..self.request.clone() };
             if let Some(fitting) = self.once(&changed, &change)? {
-                self.said.push(format!("With {{batch}} there, `-P batch {value} {too_large}` finds the largest."));
+                let scanned = word.with_mark(&self.request.command);
+                let command = scan_command(&Request { command: scanned, ..self.request.clone() }, value, too_large);
+                self.said.push(format!("The largest that fits: `{command}`."));
                 return Ok(Some(entry(format!("{change} instead of {}", word.value), &changed, &[], &fitting)));
             }
             if self.interrupted {

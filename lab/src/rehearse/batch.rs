@@ -56,6 +56,13 @@ impl BatchWord {
         command
     }
 
+    /// Returns the command with the mark of a scan in place of the batch.
+    pub(super) fn with_mark(&self, command: &[OsString]) -> Vec<OsString> {
+        let mut command = command.to_vec();
+        command[self.at] = format!("{}{{batch}}", self.before).into();
+        command
+    }
+
     fn written(&self, value: u64) -> String {
         format!("{}{value}", self.before)
     }

@@ -104,8 +104,19 @@ fn command(request: &Request, point: &Point) -> String {
             None => script.iter_mut().for_each(|word| *word = word.replace(&format!("{{{name}}}"), value)),
         }
     }
-    words.extend(["vramlab".to_string(), "predict".to_string()]);
-    words.extend(flags(request));
+    words.push(started(flags(request), &script));
+    words.join(" ")
+}
+
+/// Returns the command that finds the largest batch between two: the script's words have `{batch}` in place of it.
+pub(super) fn scan_command(request: &Request, from: u64, to: u64) -> String {
+    let script: Vec<String> = request.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    started([flags(request), vec![format!("-P batch {from} {to}")]].concat(), &script)
+}
+
+fn started(flags: Vec<String>, script: &[String]) -> String {
+    let mut words = vec!["vramlab".to_string(), "predict".to_string()];
+    words.extend(flags);
     words.push("--".into());
     words.extend(script.iter().map(|word| quoted(word)));
     words.join(" ")

@@ -2,12 +2,13 @@
 //!
 //! Each call runs this program again. So the answers are the commands' own, and the end of a call never ends the server.
 
+mod bounds;
 mod folder;
 mod tools;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,9 +34,6 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Time in which a run must end after it is asked to stop.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Maximum bytes of a run's standard error that are passed on, from its end.
-const MAX_SAID: usize = 4000;
-
 const INSTRUCTIONS: &str = "vramlab says how much GPU memory the training of a PyTorch network takes and whether it fits, without a GPU. \
      Files are named relative to the folder that the server was started with. Sizes in the JSON are bytes.";
 
@@ -54,7 +52,8 @@ pub(super) fn run(args: &McpArgs, ui: &Ui) -> Result<Code> {
     let runtime = runtime.map_err(|error| Failure::new(Code::Device, error))?;
     interrupt::silence();
     ui.tell(format!("serving {} on standard input and output", files.root().display()));
-    let ended = runtime.block_on(serve(Server { program, files, scripts, turn: Mutex::new(()) }));
+    let ended =
+        runtime.block_on(serve(Server { program, files, scripts, seconds: args.seconds, turn: Mutex::new(()) }));
     // A read of standard input that never ends is abandoned.
     runtime.shutdown_background();
     ended.map(|()| Code::Done)
@@ -82,6 +81,8 @@ struct Server {
     files: Folder,
     /// The folder of the scripts that may be run.
     scripts: Option<Folder>,
+    /// Maximum time of a call that runs no script.
+    seconds: u32,
     /// Calls run one after the other.
     turn: Mutex<()>,
 }
@@ -123,57 +124,73 @@ impl ServerHandler for Server {
     }
 }
 
+/// A run that has ended.
+struct Ran {
+    status: ExitStatus,
+    /// The beginning of its standard output.
+    answer: String,
+    /// The end of its standard error.
+    said: String,
+}
+
 impl Server {
     /// Returns the answer of a run, as text and as JSON.
     ///
     /// # Errors
-    /// The run's standard error, if it has no answer.
+    /// The run's standard error, if it has no answer; it took too long.
     async fn answer(&self, call: Call, cancelled: impl Future<Output = ()>) -> Result<CallToolResult, String> {
         let folder = tempfile::tempdir().map_err(|error| format!("no folder for the answer: {error}"))?;
         let file = folder.path().join("answer.json");
-        let output = self.output(call, &file, cancelled).await;
-        let output = output.map_err(|error| format!("vramlab did not run to its end: {error}"))?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let ran = self.ran(call, &file, cancelled).await;
+        let Ran { status, answer, said } = ran.map_err(|error| format!("vramlab did not run to its end: {error}"))?;
         // 1: it does not fit, which is an answer.
-        if !matches!(output.status.code(), Some(0 | 1)) {
-            return Err(end(said.trim()).into());
+        if !matches!(status.code(), Some(0 | 1)) {
+            return Err(if said.is_empty() { format!("vramlab ended: {status}") } else { said });
         }
+        let (json, too_large) = bounds::json(&file);
         // If not even a batch fits, only standard error says so.
-        let answer = String::from_utf8_lossy(&output.stdout);
-        let texts = [answer.as_ref(), end(said.trim())].into_iter().filter(|text| !text.is_empty());
+        let texts = [answer, said].into_iter().filter(|text| !text.is_empty()).chain(too_large);
         let mut result = CallToolResult::success(texts.map(ContentBlock::text).collect());
-        result.structured_content = std::fs::read(&file).ok().and_then(|json| serde_json::from_slice(&json).ok());
+        result.structured_content = json;
         Ok(result)
     }
 
-    /// Runs the program to its end, or until the client cancels.
-    async fn output(&self, call: Call, json: &Path, cancelled: impl Future<Output = ()>) -> io::Result<Output> {
+    /// Runs the program to its end, until the client cancels, or until its time is over.
+    async fn ran(&self, call: Call, json: &Path, cancelled: impl Future<Output = ()>) -> io::Result<Ran> {
         let folder = if call.is_script { self.scripts.as_ref() } else { None }.unwrap_or(&self.files);
+        let time = bounds::time(self.seconds, call.is_script);
         let mut command = tokio::process::Command::new(&self.program);
         command.env(crate::args::ONLY_BUILT_IN, "1");
         command.args(call.words).args(["--color=never", "--json"]).arg(json).args(call.last);
         command.current_dir(folder.root()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn()?;
         let id = child.id();
-        let mut input = child.stdin.take();
+        if !call.is_script {
+            bounds::limit_memory(id);
+        }
+        let (mut input, output, error) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(output), Some(error)) = (output, error) else { return Err(io::ErrorKind::BrokenPipe.into()) };
         let ran = async {
-            if let Some(input) = input.as_mut() {
-                // A run that does not read its input has said why.
-                let _ = input.write_all(call.input.as_bytes()).await;
-            }
-            drop(input);
-            child.wait_with_output().await
+            let written = async {
+                if let Some(mut input) = input.take() {
+                    // A run that does not read its input has said why.
+                    let _ = input.write_all(call.input.as_bytes()).await;
+                }
+                Ok(())
+            };
+            let ((), answer, said) = tokio::try_join!(written, bounds::beginning(output), bounds::end(error))?;
+            Ok(Ran { status: child.wait().await?, answer, said })
         };
         tokio::pin!(ran);
-        tokio::select! {
-            output = &mut ran => output,
-            () = cancelled => {
-                ask_to_stop(id);
-                // A run that does not stop is killed when `child` is dropped.
-                let _ = tokio::time::timeout(PATIENCE, ran).await;
-                Err(io::Error::new(io::ErrorKind::Interrupted, "cancelled"))
-            }
-        }
+        let why = tokio::select! {
+            ran = &mut ran => return ran,
+            () = cancelled => "cancelled".to_string(),
+            () = tokio::time::sleep(time) => bounds::too_long(time),
+        };
+        ask_to_stop(id);
+        // A run that does not stop is killed when `child` is dropped.
+        let _ = tokio::time::timeout(PATIENCE, ran).await;
+        Err(io::Error::new(io::ErrorKind::Interrupted, why))
     }
 }
 
@@ -186,10 +203,4 @@ fn ask_to_stop(id: Option<u32>) {
     }
     #[cfg(not(unix))]
     let _ = id;
-}
-
-/// Returns the end of a text, of at most [`MAX_SAID`] bytes.
-fn end(text: &str) -> &str {
-    let from = text.len().saturating_sub(MAX_SAID);
-    &text[text.ceil_char_boundary(from)..]
 }
