@@ -141,7 +141,7 @@ class Report(Page):
         for share in range(20, 95, 5):
             for height in [48, 60, 90, 130]:
                 self.page.mouse.move(box["x"] + box["width"] * share / 100, box["y"] + box["height"] - height)
-                blocks += "lives from event" in self.tip()
+                blocks += "lives from" in self.tip()
         self.expect("blocks are told with their lives", blocks > 3)
         before = self.page.locator(".moment h3").first.inner_text()
         self.page.mouse.click(box["x"] + box["width"] * 0.3, low)

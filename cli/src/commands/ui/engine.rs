@@ -159,7 +159,7 @@ impl Engine<'_> {
     }
 
     fn changes(&self, spec: &RunSpec) -> Result<Value> {
-        let plan = Plan::on_paper(spec, self.ui)?;
+        let plan = on_one_device(spec, self.ui)?;
         let workspaces = Workspaces::new(AskCudnn::Auto, None, self.ui)?;
         let paper = on_paper().with_workspaces_of(&workspaces);
         let tries = self.result(&plan, &paper, spec, true)?.tries.unwrap_or_default();
@@ -228,9 +228,17 @@ impl Engine<'_> {
     }
 }
 
+/// The run; of one that is divided among cards, its form on one of them.
+fn on_one_device(spec: &RunSpec, ui: &Ui) -> Result<Plan> {
+    match spec.parallel.data_parallel {
+        Some(_) => Plan::on_paper(&spec.alone(), ui),
+        None => Plan::on_paper(spec, ui),
+    }
+}
+
 /// The run with the steps whose phases an answer shows.
 fn planned(spec: &RunSpec, ui: &Ui) -> Result<Plan> {
-    let mut plan = Plan::on_paper(spec, ui)?;
+    let mut plan = on_one_device(spec, ui)?;
     if plan.session.steps_said.is_none() {
         plan.session.run.steps = plan.session.run.steps.min(STEPS);
     }
