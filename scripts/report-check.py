@@ -112,6 +112,7 @@ class Report(Page):
 
     def __init__(self, browser, name, file, size):
         address = file.as_uri()
+        self.size, self.is_phone = size, size == "narrow"
         super().__init__(browser, f"{name} ({size})", SIZES[size], size == "narrow", lambda url: url == address)
         began = time.monotonic()
         self.page.goto(address)
@@ -140,10 +141,11 @@ class Report(Page):
         for share in range(20, 95, 5):
             for height in [48, 60, 90, 130]:
                 self.page.mouse.move(box["x"] + box["width"] * share / 100, box["y"] + box["height"] - height)
-                blocks += "lives from event" in self.tip()
+                blocks += "lives from" in self.tip()
         self.expect("blocks are told with their lives", blocks > 3)
         before = self.page.locator(".moment h3").first.inner_text()
         self.page.mouse.click(box["x"] + box["width"] * 0.3, low)
+        self.expect("a click follows the block", blocks == 0 or self.page.locator("path.followed").count() == 1)
         self.expect("a click opens the moment", self.page.locator(".moment h3").first.inner_text() != before)
         self.page.mouse.move(1, 1)
         self.expect("the tip goes", self.tip() == "")
@@ -175,9 +177,9 @@ class Report(Page):
         press("Escape")
 
     def closer(self):
-        """The wheel looks closer and a drag moves; a whole run leaves the wheel to the page."""
+        """The wheel looks closer, a drag chooses a range, and one with Shift moves; a whole run leaves the wheel to the page."""
         page, plot = self.page, self.page.locator(".plot").first
-        span = lambda: plot.locator("text.tick", has_text="event ").first.text_content()
+        span = lambda: page.locator(".timeline > .note[role=status]").first.text_content()
         page.get_by_role("button", name="Show the whole run").first.click()
         page.wait_for_timeout(60)
         plot.scroll_into_view_if_needed()
@@ -189,16 +191,33 @@ class Report(Page):
             page.mouse.wheel(0, -300)
             page.wait_for_timeout(60)
         near = span()
-        self.expect("the wheel looks closer", near != "event 0" and page.evaluate("scrollY") == scrolled)
+        self.expect("the wheel looks closer", near.startswith("Events ") and page.evaluate("scrollY") == scrolled)
         before = page.locator(".moment h3").first.inner_text()
+        page.keyboard.down("Shift")
         page.mouse.down()
         page.mouse.move(x + 80, y, steps=4)
         page.mouse.up()
+        page.keyboard.up("Shift")
         page.wait_for_timeout(60)
         self.expect("a drag moves and opens nothing", span() != near and page.locator(".moment h3").first.inner_text() == before)
         page.get_by_role("button", name="Show the whole run").first.click()
         page.wait_for_timeout(60)
-        self.expect("the whole run is a click away", span() == "event 0")
+        self.expect("the whole run is a click away", span() == "")
+        if self.is_phone:
+            return
+        page.mouse.move(x - 150, y)
+        page.mouse.down()
+        page.mouse.move(x, y, steps=4)
+        page.mouse.up()
+        said = page.locator("section.range").first.inner_text()
+        self.expect("a drag chooses a range", all(word in said for word in ["from", "to", "highest", "made here and still there"]))
+        self.expect("it is seen", page.locator("rect.range").count() == 1 and page.locator(".moment h3").first.inner_text() == before)
+        plot.focus()
+        page.keyboard.press("Escape")
+        self.expect("Escape clears it", page.locator("rect.range").count() == 0)
+        page.keyboard.press("Shift+ArrowRight")
+        self.expect("keys choose one", page.locator("section.range dl").count() == 1)
+        page.keyboard.press("Escape")
 
     def block(self):
         """A click on a block says all that is known of it, a search finds it."""
@@ -234,7 +253,10 @@ class Report(Page):
         page = self.page
         text = page.locator("main").inner_text()
         if name == "small":
-            self.expect("the first line says what is needed", "of 8 GiB" in page.locator(".need").inner_text())
+            self.expect("the first line says what is needed", "needed" in page.locator("h1").inner_text())
+            tries = page.locator(".tries").bounding_box()
+            screens = 2 if self.is_phone else 1
+            self.expect("what to try is on the first screen, of a phone the second", tries["y"] + tries["height"] < screens * SIZES[self.size][1])
             self.expect("what there is is a line", page.locator(".plot line.limit").count() == 1)
             self.expect("the whole run is drawn", "Drawn with enough memory" in text and page.locator("line.failure").count() == 0)
         if name == "long":

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use lab::data_parallel::{Accounting, DataParallelResult};
 use lab::record::RowsKept;
 use lab::results::{DataParallelFigures, TrainResult};
-use lab::run::{Divided, Figures, RunSpec};
+use lab::run::{Divided, Figures, Paper, RunSpec};
 use lab::training::Progress as Step;
 use memcore::Device;
 
@@ -45,14 +45,39 @@ pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Cod
     if !interrupt::asked() {
         let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
         let paper = on_paper().with_workspaces_of(&workspaces);
-        let needs = with_ranks(paper.figures(spec)?, &found);
-        let needs_peak = failure.as_ref().map(|_| paper.peak(spec)).transpose()?;
-        found.tries = tries::of_predicted(&paper, spec, &paper.session(spec)?, &needs)?;
-        predict::judge(&mut failure, &needs);
-        found.prediction = Some(predict::prediction(spec, &paper, &needs, needs_peak)?);
+        judged(&mut found, &mut failure, &paper, spec, true)?;
     }
     let is_no = predict::is_no(&failure);
     predict::answered(is_no, deliver(&found, failure, &args.output, ui))
+}
+
+/// The answer of `predict --data-parallel`, before it is shown.
+///
+/// # Errors
+/// Settings that cannot work or cannot go together.
+#[cfg(feature = "ui")]
+pub(super) fn answer(paper: &Paper<'_>, spec: &RunSpec, changes: bool, ui: &Ui) -> Result<TrainResult> {
+    let (mut found, mut failure) = run(spec, &OutputArgs::default(), ui)?;
+    judged(&mut found, &mut failure, paper, spec, changes)?;
+    Ok(found)
+}
+
+/// Adds the verdict. `changes`: with changes that make it fit.
+fn judged(
+    found: &mut TrainResult,
+    failure: &mut Option<Failure>,
+    paper: &Paper<'_>,
+    spec: &RunSpec,
+    changes: bool,
+) -> Result<()> {
+    let needs = with_ranks(paper.figures(spec)?, found);
+    let needs_peak = failure.as_ref().map(|_| paper.peak(spec)).transpose()?;
+    if changes {
+        found.tries = tries::of_predicted(paper, spec, &paper.session(spec)?, &needs)?;
+    }
+    predict::judge(failure, &needs);
+    found.prediction = Some(predict::prediction(spec, paper, &needs, needs_peak)?);
+    Ok(())
 }
 
 /// What the result of a divided step does not say.

@@ -10,7 +10,7 @@ use lab::results::{DeviceInfo, OutOfMemoryResult, TrainResult};
 use lab::run::Session;
 use lab::snapshot::{Document, record};
 use lab::training::{Failed, Progress as Step, TrainingState};
-use memcore::memory::Snapshot as Segments;
+use memcore::memory::{Needs, Snapshot as Segments};
 use memcore::{Deviations, Device};
 use serde_json::{Value, json};
 
@@ -107,6 +107,19 @@ impl<'a> Seen<'a> {
 /// # Errors
 /// All except running out of memory in the run itself, which is part of the report.
 pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Result<Report> {
+    execute_with(plan, ui, progress, &|finished| plan.session.needs(finished + 1, &interrupt::asked))
+}
+
+/// The same; `needs` says what a run that failed after so many steps takes with enough memory.
+///
+/// # Errors
+/// As above.
+pub(super) fn execute_with(
+    plan: &Plan,
+    ui: &Ui,
+    progress: Option<&Progress>,
+    needs: &dyn Fn(usize) -> lab::Result<Needs>,
+) -> Result<Report> {
     let session = &plan.session;
     warnings::tell_first(&session.warnings(), session.in_force.is_on_paper(), ui);
     let device = session.target.open()?;
@@ -134,7 +147,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
             if !failure.is_out_of_memory() {
                 return Err(failure);
             }
-            let failure = judged(failure, session, finished);
+            let failure = judged(failure, needs(finished));
             (result.failed(*partial, out_of_memory(&failure), &device), Some(failure))
         }
     };
@@ -165,9 +178,9 @@ pub(super) fn described(session: &Session, device: DeviceInfo) -> TrainResult {
     }
 }
 
-/// Judges the failure of a run after `finished` steps by the needs of the same run with enough memory.
-fn judged(failure: Failure, session: &Session, finished: usize) -> Failure {
-    match session.needs(finished + 1, &interrupt::asked) {
+/// Judges the failure of a run by the needs of the same run with enough memory.
+fn judged(failure: Failure, needs: lab::Result<Needs>) -> Failure {
+    match needs {
         Ok(needs) => failure.judged_by(needs),
         Err(_) => failure,
     }

@@ -8,6 +8,7 @@ mod changes;
 mod choices;
 mod devices;
 mod divided;
+mod drawn;
 mod fields;
 mod figures;
 #[cfg(feature = "flags")]
@@ -41,10 +42,11 @@ pub use choices::{
 };
 pub use devices::{CutList, DeviceList, DeviceName};
 pub use divided::Divided;
+pub use drawn::Drawn;
 pub use fields::RIVALS;
 pub use figures::{Figures, Room};
 pub use gpu::Gpu;
-pub use hand_over::HandOver;
+pub use hand_over::{HandOver, PythonArguments};
 pub use network::Network;
 pub use paper::Paper;
 pub use plan::{Allowed, CheckpointChoice, Plan, Planned, Planner};

@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lab_base::backends::Entry;
 use lab_base::error::{Error, Result};
+use lab_results::PeakResult;
 use lab_training::{OptimizerKind, Phase, RunSettings};
 use memcore::Deviations;
 use memcore::memory::{Allocator, Needs};
 
+use super::drawn::Drawn;
 use super::flat::MOST_DIFFERENT_ROUNDS;
 use super::requests::{MICRO_BATCHES, Requests, STEP_ENDED, STEPS, Served};
 use super::resolve::resolve;
@@ -39,6 +41,15 @@ impl Course {
     }
 }
 
+/// A part of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Part {
+    /// The steps until memory is flat.
+    UntilFlat,
+    /// At most so many steps.
+    First(usize),
+}
+
 /// What is known of a run's requests.
 #[derive(Clone)]
 pub(super) enum Known {
@@ -66,17 +77,87 @@ type Found = Result<(Requests, Deviations), Known>;
 /// What is known of one run; whoever asks first finds it, and others wait.
 type Slot = Arc<Mutex<Option<Known>>>;
 
+/// A part of a run within so many bytes.
+type Asked = (Key, Option<u64>, Part);
+
+/// Fields of a run, and what its convolutions take.
+type Key = (String, Convolutions);
+
 /// Makes dry runs with these backends until a stop is requested, and keeps what is known of them.
 pub(super) struct Noted<'a> {
     backends: &'static [Entry],
     stop: &'a (dyn Fn() -> bool + Sync),
-    /// By all fields of the run but the allocator's, and by what its convolutions take.
-    slots: Mutex<HashMap<(String, Convolutions), Slot>>,
+    /// By all fields of the run but the allocator's.
+    slots: Mutex<HashMap<Key, Slot>>,
+    /// What came of requests.
+    served: Mutex<HashMap<Asked, Arc<Mutex<Option<Served>>>>>,
+    /// A run that is drawn once somebody asks for its requests, and its drawing.
+    to_draw: Option<(Key, &'a Session)>,
+    drawn: Mutex<Option<Drawn>>,
 }
 
 impl<'a> Noted<'a> {
     pub(super) fn new(backends: &'static [Entry], stop: &'a (dyn Fn() -> bool + Sync)) -> Self {
-        Self { backends, stop, slots: Mutex::default() }
+        Self {
+            backends,
+            stop,
+            slots: Mutex::default(),
+            served: Mutex::default(),
+            to_draw: None,
+            drawn: Mutex::default(),
+        }
+    }
+
+    /// Draws this run when its requests are asked for.
+    pub(super) fn draw(&mut self, spec: &RunSpec, session: &'a Session) -> Result<()> {
+        let key = without_allocator(spec)?.1;
+        self.to_draw = Some((key, session)).filter(|_| session.draws_its_requests());
+        Ok(())
+    }
+
+    /// The run that was to be drawn; `None` if nobody asked for its requests, or it could not be.
+    pub(super) fn drawn(&self) -> Option<Drawn> {
+        locked(&self.drawn).take()
+    }
+
+    /// What memory consists of at this run's peak, if it was drawn and that is known of it.
+    pub(super) fn peak_of(&self, spec: &RunSpec, bytes: Option<u64>) -> Option<PeakResult> {
+        let key = without_allocator(spec).ok()?.1;
+        self.to_draw.as_ref().filter(|(to_draw, _)| *to_draw == key)?;
+        let drawn = locked(&self.drawn);
+        let peak = &drawn.as_ref()?.peak;
+        (Some(peak.bytes) == bytes).then(|| peak.clone())
+    }
+
+    /// The requests of a run that is to be drawn, from its drawing.
+    fn from_drawing(&self, key: &Key) -> Option<(Known, u64)> {
+        let (_, session) = self.to_draw.as_ref().filter(|(to_draw, _)| to_draw == key)?;
+        let mut drawn = locked(&self.drawn);
+        if drawn.is_some() {
+            return None;
+        }
+        let (found, requests, work) = session.drawn_with_requests(self.stop).ok()?;
+        *drawn = Some(found);
+        let (requests, deviations) = requests?;
+        let (period, most) = (session.run.period(), session.most_steps());
+        Some((Known::All(Arc::new(Course { requests, period, most }), deviations), work))
+    }
+
+    /// Returns what came of a part of the run's requests in `room` bytes; `serve` finds it, once.
+    ///
+    /// # Errors
+    /// Those of `serve`.
+    pub(super) fn served(
+        &self,
+        (spec, room, part): (&RunSpec, Option<u64>, Part),
+        serve: impl FnOnce() -> Result<Served>,
+    ) -> Result<Served> {
+        let place = locked(&self.served).entry((key(spec)?, room, part)).or_default().clone();
+        let mut place = locked(&place);
+        match *place {
+            Some(served) => Ok(served),
+            None => Ok(*place.insert(serve()?)),
+        }
     }
 
     /// Returns what is known of the run's requests, which is found now if necessary; and the number of allocations made for that. `room`: bytes beyond which
@@ -85,21 +166,35 @@ impl<'a> Noted<'a> {
     /// # Errors
     /// Fields that cannot be combined; those of the run, other than that memory runs out.
     pub(super) fn requests(&self, spec: &RunSpec, room: Option<u64>) -> Result<(Known, u64)> {
-        let mut spec = RunSpec { allocator: AllocatorSpec::default(), ..spec.endless() };
-        if has_no_temporaries(&spec.training) {
-            spec.training.optimizer_impl = None;
-        }
-        let text = serde_json::to_string(&spec).map_err(|error| Error::usage("run", error.to_string()))?;
-        let key = (text, spec.profile.convolutions.clone());
-        let slot = locked(&self.slots).entry(key).or_default().clone();
+        let (spec, key) = without_allocator(spec)?;
+        let slot = locked(&self.slots).entry(key.clone()).or_default().clone();
         let mut slot = locked(&slot);
         if let Some(known) = slot.as_ref().filter(|known| known.answers(room)) {
             return Ok((known.clone(), 0));
         }
-        let (known, work) = course(&resolve(&spec, self.backends)?, 0, room, self.stop)?;
+        let (known, work) = match self.from_drawing(&key) {
+            Some(found) => found,
+            None => course(&resolve(&spec, self.backends)?, 0, room, self.stop)?,
+        };
         *slot = Some(known.clone());
         Ok((known, work))
     }
+}
+
+/// The run with enough memory and any allocator, and its key.
+fn without_allocator(spec: &RunSpec) -> Result<(RunSpec, Key)> {
+    let mut spec = RunSpec { allocator: AllocatorSpec::default(), ..spec.endless() };
+    if has_no_temporaries(&spec.training) {
+        spec.training.optimizer_impl = None;
+    }
+    let key = key(&spec)?;
+    Ok((spec, key))
+}
+
+/// All fields of a run.
+fn key(spec: &RunSpec) -> Result<Key> {
+    let text = serde_json::to_string(spec).map_err(|error| Error::usage("run", error.to_string()))?;
+    Ok((text, spec.profile.convolutions.clone()))
 }
 
 impl Session {

@@ -12,8 +12,9 @@ use memcore::{Deviations, Device};
 
 use super::choices::AllocatorName;
 use super::divided::Divided;
+use super::drawn::Drawn;
 use super::figures::{Figures, Room};
-use super::noted::{Known, Noted};
+use super::noted::{Known, Noted, Part};
 use super::requests::Served;
 use super::resolve::{resolve, target};
 use super::session::{Session, flow, taken};
@@ -43,15 +44,6 @@ pub(super) struct Taken {
     work: u64,
 }
 
-/// A part of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    /// The steps until memory is flat.
-    UntilFlat,
-    /// At most so many steps.
-    First(usize),
-}
-
 /// Requests that an allocator serves in the time in which operators make one.
 const SERVED_FOR_ONE: usize = 16;
 
@@ -65,6 +57,29 @@ impl<'a> Paper<'a> {
     #[must_use]
     pub fn with_workspaces_of(self, workspaces: &'a dyn KnowsWorkspaces) -> Self {
         Self { workspaces: Some(workspaces), ..self }
+    }
+
+    /// Draws this run when a figure of it is asked for first: both come from one dry run.
+    ///
+    /// # Errors
+    /// Fields that cannot be written.
+    pub fn drawing(mut self, spec: &RunSpec, session: &'a Session) -> Result<Self> {
+        self.noted.draw(spec, session)?;
+        Ok(self)
+    }
+
+    /// The run that was to be drawn; `None` if it was not. Then [`Session::drawn_until_it_repeats`] draws it.
+    pub fn drawn(&self) -> Option<Drawn> {
+        self.noted.drawn()
+    }
+
+    /// What the run needs with enough memory.
+    ///
+    /// # Errors
+    /// Those of a dry run.
+    pub fn needs(&self, spec: &RunSpec) -> Result<Needs> {
+        let needs = self.taken_by(&spec.endless(), Part::UntilFlat)?.needs;
+        needs.ok_or_else(|| Error::usage("batch", "beyond what any device holds"))
     }
 
     /// Another one that knows the same workspaces and has found nothing yet.
@@ -182,11 +197,13 @@ impl<'a> Paper<'a> {
         };
         match known {
             Known::All(course, deviations) => {
-                let allocator = &mut *target.allocator()?;
-                let served = match part {
-                    Part::UntilFlat => course.until_flat(allocator)?,
-                    Part::First(steps) => course.first(allocator, steps)?,
-                };
+                let served = self.noted.served((spec, room, part), || {
+                    let allocator = &mut *target.allocator()?;
+                    match part {
+                        Part::UntilFlat => course.until_flat(allocator),
+                        Part::First(steps) => course.first(allocator, steps),
+                    }
+                })?;
                 let (needs, requests) = match served {
                     Served::All { needs, requests } => (Some(needs), requests),
                     Served::Refused { requests } => (None, requests),
@@ -254,6 +271,9 @@ impl<'a> Paper<'a> {
             return Ok(PeakResult::of_device(&self.device_after(&spec)?));
         }
         let highest = self.taken_by(&spec, Part::UntilFlat)?.needs.map(|needs| needs.allocated_bytes);
+        if let Some(known) = self.noted.peak_of(&spec, highest) {
+            return Ok(known);
+        }
         let session = self.session(&spec)?;
         let device = session.target.open()?;
         // The steps after the one that reaches it change nothing.

@@ -138,7 +138,7 @@ impl Session {
     }
 
     /// The requests of a dry run whose further steps make those of its last round again; `None` if they may not. Asked once, when two rounds have been made.
-    fn repeating(&self, device: &Device, ends: &[usize]) -> Option<Requests> {
+    pub(super) fn repeating(&self, device: &Device, ends: &[usize]) -> Option<Requests> {
         let period = self.run.period();
         if ends.len() != STEPS.saturating_mul(period) || !self.makes_only_requests() {
             return None;
@@ -180,28 +180,6 @@ impl Session {
         let (target, device) = self.with_memory_enough()?;
         self.train_until_flat((&target, &device), (least, self.most_steps()), stop)?;
         self.recording(&device, stop)
-    }
-
-    /// Every event of the run with enough memory, until its steps repeat their requests: tensors take no more then, though the allocator may.
-    ///
-    /// # Errors
-    /// Those of [`needs`](Self::needs).
-    pub fn drawn_until_it_repeats(&self, stop: &dyn Fn() -> bool) -> Result<Recording> {
-        let (_, device) = self.with_memory_enough()?;
-        let mut ends = Ends::new(self.run.period());
-        let on_step = &mut |_| match ends.step(&device) {
-            End::GoOn if self.repeating(&device, ends.requests()).is_none() => flow(stop),
-            _ => ControlFlow::Break(()),
-        };
-        self.train_steps(&device, self.most_steps(), on_step)?;
-        self.recording(&device, stop)
-    }
-
-    fn recording(&self, device: &Device, stop: &dyn Fn() -> bool) -> Result<Recording> {
-        if stop() {
-            return Err(Error::Interrupted);
-        }
-        Ok(device.with_ledger(|ledger| Recording::of_ledger(self.name(), ledger)))
     }
 
     /// Returns a device with enough memory, which keeps a history.

@@ -12,7 +12,8 @@ use memcore::profile::{ConvolutionCase, ConvolutionWorkspaces};
 
 use super::figures::{Figures, Room};
 use super::gpu::Gpu;
-use super::paper::{Paper, Part};
+use super::noted::Part;
+use super::paper::Paper;
 use super::spec::RunSpec;
 use super::workspaces::{KnowsWorkspaces, WorkspaceTable};
 

@@ -3,28 +3,30 @@
 //! | `ask` | answer |
 //! |---|---|
 //! | `lists` | networks, cards, fields of a run |
-//! | `predict` | `result`, as `vramlab predict --json` has it; `details`, its sections as markup; `picture`, the data of the drawing; what repeats it |
+//! | `predict` | `result`, as `vramlab predict --json` has it; `details`, its sections as markup; `picture`, the data of a curve; what repeats it |
+//! | `picture` | `picture`, the same with every block and segment |
 //! | `try` | `tries`, each with the `fields` of the changed run |
 //! | `curve` | `chart`, the memory for several batches or sequences, as markup |
+//! | `arguments` | `python`, the run as arguments of transformers, PEFT and bitsandbytes, or `why` not |
 //!
 //! `spec` has the fields of a run, by name. A request without an answer has `{"error": …}`.
 
 use std::path::PathBuf;
 
 use lab::models::Input;
-use lab::report::{self, Recording};
+use lab::report::{self, Detail, Recording};
 use lab::results::{Cards, Findings, TrainResult, command};
-use lab::run::{Paper, RunSpec, Session};
+use lab::run::{Paper, PythonArguments, RunSpec, Session};
 use lab::section::{Chart, Section, Series, Shape};
 use serde_json::{Map, Value, json};
 
 use super::fields;
 use crate::args::{AskCudnn, network_named, usual_release};
-use crate::commands::models;
-use crate::commands::outcome::execute;
+use crate::commands::outcome::execute_with;
 use crate::commands::plan::{Plan, on_paper};
 use crate::commands::predict::{Asked, answer};
 use crate::commands::workspaces::Workspaces;
+use crate::commands::{data_parallel, models};
 use crate::exit::{Failure, Result};
 use crate::interrupt;
 use crate::ui::Ui;
@@ -63,8 +65,10 @@ impl Engine<'_> {
         match asked {
             "predict" => self.predict(&spec),
             "try" => self.changes(&spec),
+            "picture" => self.picture(&spec),
+            "arguments" => self.arguments(&spec),
             "curve" => self.curve(&spec, request["over"].as_str().unwrap_or("batch")),
-            _ => Err(Failure::usage("ask: lists, predict, try or curve")),
+            _ => Err(Failure::usage("ask: lists, predict, picture, try, curve or arguments")),
         }
     }
 
@@ -117,19 +121,12 @@ impl Engine<'_> {
     }
 
     fn predict(&self, spec: &RunSpec) -> Result<Value> {
-        let mut plan = Plan::on_paper(spec, self.ui)?;
-        if plan.session.steps_said.is_none() {
-            plan.session.run.steps = plan.session.run.steps.min(STEPS);
-        }
+        let plan = planned(spec, self.ui)?;
         let workspaces = Workspaces::new(AskCudnn::Auto, None, self.ui)?;
-        let paper = on_paper().with_workspaces_of(&workspaces);
-        let (result, picture) = std::thread::scope(|scope| {
-            let drawn = std::thread::Builder::new().spawn_scoped(scope, || drawn(&plan.session));
-            let result = self.result(&plan, &paper, spec, false);
-            (result, drawn.ok().and_then(|thread| thread.join().ok().flatten()))
-        });
-        let result = result?;
-        let picture = picture.and_then(|recording| picture_of(&recording, &result));
+        let paper = on_paper().with_workspaces_of(&workspaces).drawing(spec, &plan.session)?;
+        let result = self.result(&plan, &paper, spec, false)?;
+        let recording = paper.drawn().map(|drawn| drawn.recording).or_else(|| drawn(&paper, spec, &plan.session));
+        let picture = recording.and_then(|recording| picture_of(&recording, &result, Detail::Curve));
         let json = result.to_json().map_err(|error| Failure::usage(error.to_string()))?;
         Ok(json!({
             "result": json,
@@ -140,19 +137,44 @@ impl Engine<'_> {
         }))
     }
 
+    /// The drawing with all that can be pointed at.
+    fn picture(&self, spec: &RunSpec) -> Result<Value> {
+        let plan = planned(spec, self.ui)?;
+        let workspaces = Workspaces::new(AskCudnn::Auto, None, self.ui)?;
+        let paper = on_paper().with_workspaces_of(&workspaces).drawing(spec, &plan.session)?;
+        let result = self.result(&plan, &paper, spec, false)?;
+        let recording = paper.drawn().map(|drawn| drawn.recording).or_else(|| drawn(&paper, spec, &plan.session));
+        let picture = recording.and_then(|recording| picture_of(&recording, &result, Detail::Whole));
+        Ok(json!({ "picture": picture }))
+    }
+
     fn result(&self, plan: &Plan, paper: &Paper<'_>, spec: &RunSpec, changes: bool) -> Result<TrainResult> {
+        if spec.parallel.data_parallel.is_some() {
+            return data_parallel::answer(paper, spec, changes, self.ui);
+        }
         let asked = Asked { in_full: false, changes };
-        let report = answer(paper, spec, plan, asked, None, || execute(plan, self.ui, None))?;
+        let needs = |_| paper.needs(spec);
+        let report = answer(paper, spec, plan, asked, None, || execute_with(plan, self.ui, None, &needs))?;
         Ok(report.result)
     }
 
     fn changes(&self, spec: &RunSpec) -> Result<Value> {
-        let plan = Plan::on_paper(spec, self.ui)?;
+        let plan = on_one_device(spec, self.ui)?;
         let workspaces = Workspaces::new(AskCudnn::Auto, None, self.ui)?;
         let paper = on_paper().with_workspaces_of(&workspaces);
         let tries = self.result(&plan, &paper, spec, true)?.tries.unwrap_or_default();
         let fields: Vec<_> = tries.entries.iter().map(|entry| self.shared(entry.fields.clone())).collect();
         Ok(json!({ "tries": tries, "fields": fields }))
+    }
+
+    /// The run as transformers, PEFT and bitsandbytes are told it.
+    fn arguments(&self, spec: &RunSpec) -> Result<Value> {
+        let workspaces = Workspaces::new(AskCudnn::Auto, None, self.ui)?;
+        let paper = on_paper().with_workspaces_of(&workspaces);
+        Ok(match PythonArguments::of_run(&paper, spec)? {
+            Ok(PythonArguments { text, differs }) => json!({ "python": text, "differs": differs }),
+            Err(why) => json!({ "why": why }),
+        })
     }
 
     /// Fields as the page knows them: a file by its name below the folder.
@@ -206,17 +228,37 @@ impl Engine<'_> {
     }
 }
 
-/// The run with enough memory; `None` where that cannot be drawn.
-fn drawn(session: &Session) -> Option<Recording> {
-    session.drawn_until_it_repeats(&interrupt::asked).ok()
+/// The run; of one that is divided among cards, its form on one of them.
+fn on_one_device(spec: &RunSpec, ui: &Ui) -> Result<Plan> {
+    match spec.parallel.data_parallel {
+        Some(_) => Plan::on_paper(&spec.alone(), ui),
+        None => Plan::on_paper(spec, ui),
+    }
+}
+
+/// The run with the steps whose phases an answer shows.
+fn planned(spec: &RunSpec, ui: &Ui) -> Result<Plan> {
+    let mut plan = on_one_device(spec, ui)?;
+    if plan.session.steps_said.is_none() {
+        plan.session.run.steps = plan.session.run.steps.min(STEPS);
+    }
+    Ok(plan)
+}
+
+/// The run with enough memory, of several cards the fullest; `None` where that cannot be drawn.
+fn drawn(paper: &Paper<'_>, spec: &RunSpec, session: &Session) -> Option<Recording> {
+    match spec.parallel.data_parallel {
+        Some(_) => paper.drawn_fullest_rank(spec).ok(),
+        None => session.drawn_until_it_repeats(&interrupt::asked).ok(),
+    }
 }
 
 /// The data of a drawing, with the memory that the run has.
-fn picture_of(recording: &Recording, result: &TrainResult) -> Option<Value> {
+fn picture_of(recording: &Recording, result: &TrainResult, detail: Detail) -> Option<Value> {
     let prediction = result.prediction.as_ref();
     let budget = prediction.and_then(|prediction| prediction.budget_bytes);
     let name = prediction.and_then(|prediction| prediction.card.as_ref()).map_or("available", |card| &card.title);
-    report::picture(recording, budget.map(|bytes| (name.to_string(), bytes)).as_ref()).ok()
+    report::picture(recording, budget.map(|bytes| (name.to_string(), bytes)).as_ref(), detail).ok()
 }
 
 /// The sections beneath a drawing: charts that repeat it are left out, and PyTorch's long message comes last.

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use crate::args::{Cli, TASKS};
 use crate::exit::{Failure, Result};
 
-/// Fields that name files of this machine, its devices, or several cards: no request may have them.
-const NOT_HERE: [&str; 17] = [
+/// Fields that name files of this machine or its devices, or split a network over several: no request may have them.
+const NOT_HERE: [&str; 13] = [
     "adversary",
     "data",
     "load",
@@ -20,17 +20,13 @@ const NOT_HERE: [&str; 17] = [
     "micro-batches",
     "cut",
     "pipeline-schedule",
-    "data-parallel",
-    "zero",
-    "gradient-as-bucket-view",
-    "sync-each",
     "cuda-graph",
     "tf32",
     "seed",
 ];
 
 /// The controls that come first, in this order: what most people change.
-const FIRST: [&str; 12] = [
+const FIRST: [&str; 14] = [
     "precision",
     "optimizer",
     "checkpoint",
@@ -43,6 +39,8 @@ const FIRST: [&str; 12] = [
     "optimizer-impl",
     "alloc-conf",
     "loop",
+    "data-parallel",
+    "zero",
 ];
 
 /// Values that a field without a list of its own has most often. A field with one of them is a switch.
@@ -52,13 +50,14 @@ const SUGGESTED: [(&str, &[&str]); 2] = [("checkpoint", &["blocks", "sqrt", "non
 const OWN: [&str; 5] = ["model", "model-file", "gpu", "batch", "sequence"];
 
 /// The largest numbers: what a dry run takes grows with them.
-const MOST: [(&str, u64); 8] = [
+const MOST: [(&str, u64); 9] = [
     ("layers", 512),
     ("accumulate", 256),
     ("steps", 256),
     ("eval-steps", 256),
     ("eval-every", 256),
     ("choices", 256),
+    ("data-parallel", 4096),
     ("batch", 1 << 24),
     ("sequence", 1 << 22),
 ];

@@ -1,4 +1,4 @@
-// Wheel, drag and pinch on a drawing. Scrolling the page over a drawing still scrolls the page: only a zoomed drawing moves.
+// Wheel, drag and pinch on a drawing. A mouse drags a range; a finger, or Shift and a mouse, moves a zoomed drawing. Scrolling the page over a drawing still scrolls the page.
 
 class Gestures {
   constructor(view) {
@@ -11,7 +11,7 @@ class Gestures {
     plot.addEventListener("pointerdown", event => this.press(event));
     plot.addEventListener("pointermove", event => this.move(event));
     for (const name of ["pointerup", "pointercancel", "pointerleave"]) {
-      plot.addEventListener(name, event => this.down.delete(event.pointerId));
+      plot.addEventListener(name, event => this.end(event));
     }
   }
 
@@ -34,8 +34,19 @@ class Gestures {
     hideTip();
   }
 
+  inside(event) {
+    return Math.max(PLOT.left, Math.min(this.view.width - PLOT.right, this.place(event.clientX)));
+  }
+
+  end(event) {
+    if (this.down.delete(event.pointerId) && this.moved && this.begin >= 0) this.view.range.tell();
+  }
+
   press(event) {
     if (!this.down.size) this.moved = false;
+    const { view } = this;
+    this.begin = event.pointerType === "mouse" && !event.shiftKey && event.button === 0 ? view.momentAt(this.inside(event)) : -1;
+    if (this.begin >= 0) view.plot.setPointerCapture(event.pointerId);
     this.down.set(event.pointerId, event.clientX);
   }
 
@@ -45,7 +56,8 @@ class Gestures {
     const before = down.get(event.pointerId), now = event.clientX;
     if (down.size === 1) {
       if (!this.moved && Math.abs(now - before) < 4) return;
-      if (!view.isWhole()) view.shift((before - now) / view.width);
+      if (this.begin >= 0) view.range.set(this.begin, view.momentAt(this.inside(event)));
+      else if (!view.isWhole()) view.shift((before - now) / view.width);
     } else {
       const [a, b] = [...down.entries()].map(([id, x]) => [x, id === event.pointerId ? now : x]);
       const wide = (i) => Math.max(12, Math.abs(a[i] - b[i]));

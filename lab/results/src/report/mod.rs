@@ -40,4 +40,4 @@ pub use pieces::{DRAWING, STYLE, glossary, markup, picture};
 pub use read::Source;
 pub use recording::{CategoryId, Event, MAX_CATEGORIES, NameId, Recording, UNKNOWN};
 pub use steps::Opening;
-pub use timeline::{Moment, PhasePeak, Stretch, Timeline};
+pub use timeline::{Detail, Moment, PhasePeak, Stretch, Timeline};

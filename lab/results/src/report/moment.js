@@ -26,7 +26,7 @@ class MomentView {
     };
     jump("the peak", run.peak);
     for (const peak of run.phasePeaks.slice(0, 16)) {
-      if (peak.moment !== run.peak) jump("highest of " + (run.names[peak.name] || "no phase"), peak.moment);
+      if (peak.moment !== run.peak) jump("highest of " + (kindOf(run.names[peak.name]) || "no phase"), peak.moment);
     }
     for (const moment of run.failures.slice(0, 3)) jump("out of memory", moment);
     jump("the end", run.count - 1);
@@ -46,7 +46,8 @@ class MomentView {
     this.title.textContent = `${what}: ${short(run.total[moment])} allocated`;
     this.title.title = exact(run.total[moment]);
     const phase = run.phaseAt(at);
-    this.who.textContent = `${run.happened(moment)}, ${phase < 0 ? "" : "in "}${run.phaseName(phase)}, event ${grouped(at)} of ${grouped(run.events)}`;
+    const step = run.stepName(at);
+    this.who.textContent = `${run.happened(moment)}, ${phase < 0 ? "" : "in "}${run.phaseName(phase)}${step && ", " + step}, event ${grouped(at)} of ${grouped(run.events)}`;
     this.living = run.living(at);
     this.parts.replaceChildren(this.bridge(moment), this.layers(moment), this.map(moment), this.largest(moment));
     for (const part of this.parts.children) explain(part);
@@ -67,7 +68,7 @@ class MomentView {
     const category = run.categoryAt(block, at);
     fact("category", make("i", { class: "swatch f" + run.colors[category] }), plainName(run.categories[category]));
     fact("size", both(b.bytes[block]) + (b.rounding[block] ? ", of which " + both(b.bytes[block] - b.rounding[block]) + " were asked for" : ""));
-    const when = event => `event ${grouped(event)}, ${run.phaseName(run.phaseAt(event))}`;
+    const when = event => [run.stepName(event), run.phaseName(run.phaseAt(event)), "event " + grouped(event)].filter(Boolean).join(", ");
     fact("lives from", when(b.from[block]));
     fact("to", b.events[block] < 0 ? "the end" : when(b.from[block] + b.events[block]));
     fact("address", hex(b.address[block]));
@@ -236,7 +237,11 @@ class MomentView {
     svg.setAttribute("height", (Math.floor(cursor / width) + 1) * row);
     svg.setAttribute("role", "group");
     svg.setAttribute("aria-label", "Map of segments");
-    walkable(svg, cells, group => group.lines, group => { if (group.block !== undefined) this.showBlock(group.block); });
+    walkable(svg, cells, group => group.lines, group => {
+      if (group.block === undefined) return;
+      this.showBlock(group.block);
+      if (this.onBlock) this.onBlock(group.block);
+    });
     section.append(this.mapLegend(moment, segments.length, perLine, listed), svg);
     return section;
   }
@@ -325,6 +330,7 @@ class MomentView {
     const button = make("button", { type: "button", class: "opener" }, this.run.names[this.run.blocks.op[block]] || "(no operator)");
     button.addEventListener("click", () => {
       this.showBlock(block);
+      if (this.onBlock) this.onBlock(block);
       this.block.scrollIntoView({ block: "nearest" });
     });
     return button;

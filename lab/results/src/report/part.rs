@@ -13,6 +13,7 @@ use super::headline::Headline;
 use super::payload::Payload;
 use super::recording::Recording;
 use super::sections;
+use super::steps::kind;
 use super::text::{bytes, counted, escaped, heading};
 use super::timeline::Timeline;
 
@@ -85,13 +86,12 @@ impl<'a> Shown<'a> {
         })
     }
 
-    /// Writes the answer, the timeline of events, then the rest. Charts that repeat the timeline are left out.
+    /// Writes the answer, the changes to try, the picture, the details. Charts that repeat the picture are left out.
     pub(super) fn write(&self, out: &mut String, index: usize, level: usize) -> Result<()> {
         out.push_str("<header>\n");
         heading(out, level, &self.title);
-        if let Some(Headline { text, fits, limit: (name, _) }) = &self.headline {
-            let class = if *fits { "fits" } else { "fails" };
-            let _ = writeln!(out, "<p class=\"need {class}\"><b>{}</b> on {}</p>", escaped(text), escaped(name));
+        if let Some(Headline { text: Some(text), limit: (name, _) }) = &self.headline {
+            let _ = writeln!(out, "<p class=\"need fails\"><b>{}</b> on {}</p>", escaped(text), escaped(name));
         }
         out.push_str("</header>\n");
         let Some(history) = &self.timeline else {
@@ -103,12 +103,18 @@ impl<'a> Shown<'a> {
         let kept: Vec<&Section> = self.sections.iter().filter(|section| !drawn(section)).collect();
         let head = kept.iter().position(|section| !is_words(section)).unwrap_or(kept.len());
         let (head, rest) = kept.split_at(head);
-        // Failures come after the answer: they concern one moment, the answer the whole run.
-        let (failures, head): (Vec<&Section>, Vec<&Section>) =
-            head.iter().partition(|section| matches!(section, Section::Failure(_)));
-        head.into_iter().chain(failures).for_each(|section| sections::one(out, level, section));
+        let of_a_moment = |section: &&&Section| matches!(section, Section::Failure(_));
+        let (failures, head): (Vec<&Section>, Vec<&Section>) = head.iter().partition(of_a_moment);
+        let (tries, rest): (Vec<&Section>, Vec<&Section>) =
+            rest.iter().partition(|section| matches!(section, Section::Try(_)));
+        head.into_iter().chain(tries).for_each(|section| sections::one(out, level, section));
         self.drawing(out, index, level, history)?;
-        rest.iter().for_each(|section| sections::one(out, level, section));
+        rest.into_iter().for_each(|section| sections::one(out, level, section));
+        peaks(out, history);
+        // PyTorch's message is of one moment, and long.
+        if !failures.is_empty() {
+            sections::folded(out, level, "When memory ran out", &failures);
+        }
         Ok(())
     }
 
@@ -135,7 +141,6 @@ impl<'a> Shown<'a> {
             "<noscript><p class=\"note\">The drawing needs JavaScript. The peaks are in the table below.</p></noscript>\n\
              <div class=\"stage\"></div>\n</section>\n",
         );
-        peaks(out, level, history);
         let _ = writeln!(out, "<script type=\"application/json\" id=\"run-{index}\">{payload}</script>");
         Ok(())
     }
@@ -146,7 +151,7 @@ fn is_words(section: &Section) -> bool {
 }
 
 /// Writes the highest moment of each kind of phase.
-fn peaks(out: &mut String, level: usize, history: &Timeline<'_>) {
+fn peaks(out: &mut String, history: &Timeline<'_>) {
     let peak = &history.peak;
     if history.phase_peaks.is_empty() {
         let _ = writeln!(
@@ -157,16 +162,14 @@ fn peaks(out: &mut String, level: usize, history: &Timeline<'_>) {
         );
         return;
     }
-    out.push_str("<section>\n");
-    heading(out, level + 1, "The highest moment of each phase");
     out.push_str(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Peaks by phase\"><table>\n<thead><tr><th scope=\"col\">phase</th>\
+        "<details><summary>The highest moment of each phase</summary>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Peaks by phase\"><table>\n<thead><tr><th scope=\"col\">phase</th>\
          <th scope=\"col\" class=\"r\">times</th><th scope=\"col\" class=\"r\">highest</th>\
          <th scope=\"col\" class=\"r\">share of the peak</th><th scope=\"col\">at event</th></tr></thead>\n<tbody>\n",
     );
     for highest in &history.phase_peaks {
         let share = 100.0 * highest.bytes as f64 / peak.allocated_bytes.max(1) as f64;
-        let name = history.recording.text(highest.name);
+        let name = kind(history.recording.text(highest.name));
         let _ = writeln!(
             out,
             "<tr><th scope=\"row\">{}</th><td class=\"r\">{}</td><td class=\"r\">{}</td><td class=\"r\">{share:.1} %</td>\
@@ -179,7 +182,7 @@ fn peaks(out: &mut String, level: usize, history: &Timeline<'_>) {
     }
     let _ = writeln!(
         out,
-        "</tbody></table></div>\n<p class=\"note\">Highest of all: {} at event {}.</p>\n</section>",
+        "</tbody></table></div>\n<p class=\"note\">Highest of all: {} at event {}.</p>\n</details>",
         short(peak.allocated_bytes),
         peak.at
     );

@@ -46,6 +46,8 @@ pub(super) struct Payload<'a> {
     failures: Vec<usize>,
     blocks: Blocks,
     segments: Segments,
+    /// Events at which steps begin; empty where steps are not known.
+    steps: Deltas,
     /// First steps of a run with many: the event at which they end, how many they are, how many the run has.
     opening: Option<[u32; 3]>,
     /// Available memory, with its name.
@@ -150,6 +152,7 @@ impl<'a> Payload<'a> {
             failures: timeline.failures.iter().map(|&at| index(at)).collect(),
             blocks,
             segments: segments(timeline),
+            steps: timeline.steps.iter().map(|&at| u64::from(at)).collect(),
             opening: timeline.opening.map(|opening| [opening.end, opening.steps, opening.of]),
             limit,
             stacks: recording.scopes_are_stacks,

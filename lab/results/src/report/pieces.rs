@@ -7,16 +7,18 @@ use serde_json::Value;
 use super::payload::Payload;
 use super::recording::Recording;
 use super::sections;
-use super::timeline::Timeline;
+use super::timeline::{Detail, Timeline};
 
 /// The style of every page.
 pub const STYLE: &str = include_str!("report.css");
 
 /// Scripts that draw a run, in this order. They need an element `tip`, and the words of [`glossary()`] before them.
-pub const DRAWING: [&str; 7] = [
+pub const DRAWING: [&str; 9] = [
     include_str!("figures.js"),
     include_str!("words.js"),
     include_str!("run.js"),
+    include_str!("axis.js"),
+    include_str!("range.js"),
     include_str!("timeline.js"),
     include_str!("gestures.js"),
     include_str!("moment.js"),
@@ -37,12 +39,12 @@ pub fn glossary() -> String {
     out
 }
 
-/// The data of a drawing, for `new Run(data)` of the scripts. `limit`: memory that there is, with its name. Bytes.
+/// The data of a drawing in this detail, for `new Run(data)` of the scripts. `limit`: memory that there is, with its name. Bytes.
 ///
 /// # Errors
 /// Data that cannot be written in JSON.
-pub fn picture(recording: &Recording, limit: Option<&(String, u64)>) -> Result<Value> {
-    let timeline = Timeline::of(recording);
+pub fn picture(recording: &Recording, limit: Option<&(String, u64)>, detail: Detail) -> Result<Value> {
+    let timeline = Timeline::in_detail(recording, detail);
     let payload = Payload::of(&timeline, limit.or(recording.limit.as_ref()));
     serde_json::to_value(payload).map_err(|error| Error::usage("report", error.to_string()))
 }

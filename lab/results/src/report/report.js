@@ -7,6 +7,7 @@ for (const section of document.querySelectorAll("section[data-run]")) {
   const moment = new MomentView(run);
   const timeline = new TimelineView(run, (i, block) => moment.show(i, block));
   moment.onMove = i => timeline.go(i, true);
+  moment.onBlock = block => timeline.trace(block);
   const search = new Search(run, found => { timeline.paint(); moment.again(); }, i => timeline.go(i, true));
   section.querySelector(".stage").append(timeline.element, search.element, moment.element);
   views.push(timeline);

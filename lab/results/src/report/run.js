@@ -9,6 +9,7 @@ class Run {
     this.categories = data.categories;
     this.colors = colorOf(data.categories);
     this.stacks = data.stacks;
+    this.steps = summed(data.steps);
     this.limit = data.limit && { name: data.limit[0], bytes: data.limit[1] };
     this.opening = data.opening && { end: data.opening[0], steps: data.opening[1], of: data.opening[2] };
     /** Which blocks are looked for; null: none. */
@@ -98,7 +99,27 @@ class Run {
   phaseName(phase) {
     if (phase < 0) return this.phases.from.length > 0 ? "before the first phase" : "no phases recorded";
     const count = this.phases.count[phase];
-    return (this.names[this.phases.name[phase]] || "no phase") + (count > 1 ? " and " + (count - 1) + " more phases" : "");
+    return (kindOf(this.names[this.phases.name[phase]]) || "no phase") + (count > 1 ? " and " + (count - 1) + " more phases" : "");
+  }
+
+  /** The step of an event, from 1; of a run without steps nothing. */
+  stepName(at) {
+    return this.steps.length ? "step " + above(this.steps, at) : "";
+  }
+
+  /** What lies below a living block at a moment: the categories under its own, and the older blocks of that. */
+  below(block, at, moment) {
+    const category = this.categoryAt(block, at);
+    let bytes = 0;
+    for (const c of this.stack) {
+      if (c === category) break;
+      bytes += this.bytes[c][moment];
+    }
+    for (const older of this.living(at)) {
+      if (older === block) break;
+      if (this.categoryAt(older, at) === category) bytes += this.blocks.bytes[older];
+    }
+    return bytes;
   }
 
   /** A module's path; of a stack nothing, as the operator says its line. */
@@ -131,7 +152,8 @@ class Run {
   /** What a block is, in lines. */
   blockLines(block, at) {
     const b = this.blocks;
-    const end = b.events[block] < 0 ? "the end" : "event " + grouped(b.from[block] + b.events[block]);
+    const when = event => [this.stepName(event), this.steps.length ? this.phaseName(this.phaseAt(event)) : "", "event " + grouped(event)].filter(Boolean).join(", ");
+    const end = b.events[block] < 0 ? "the end" : when(b.from[block] + b.events[block]);
     const rounding = b.rounding[block], frames = this.frames(block), scope = this.moduleName(b.scope[block]);
     const callers = frames.slice(1, 5).map(line => "← " + line);
     return [
@@ -139,9 +161,14 @@ class Run {
       ...callers, frames.length > 5 ? "← " + (frames.length - 5) + " more lines" : "",
       [this.colors[this.categoryAt(block, at)], plainName(this.categories[this.categoryAt(block, at)]), both(b.bytes[block])],
       rounding > 0 ? short(b.bytes[block] - rounding) + " asked for" : "",
-      "lives from event " + grouped(b.from[block]) + " to " + end,
+      "lives from " + when(b.from[block]) + " to " + end,
     ];
   }
+}
+
+/** The name of a phase without the number of its step: `forward` for `s3.forward`. */
+function kindOf(name) {
+  return (name || "").replace(/^s\d+\./, "");
 }
 
 /** A part of a path, as it is read: dots within one are kept apart from those between. */

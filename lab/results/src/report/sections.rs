@@ -23,15 +23,31 @@ pub(super) fn one(out: &mut String, level: usize, section: &Section) {
         Section::Table(shown) | Section::List(shown) => rows(out, shown),
         Section::Chart(chart) | Section::Drawing(chart) => Drawn(chart).draw(out),
         Section::Bars(shown) => bars(out, shown),
-        Section::Details { title, sections } => {
-            let _ = writeln!(out, "<details><summary>{}</summary>", escaped(title));
-            sections.iter().for_each(|section| one(out, level, section));
-            out.push_str("</details>\n");
-        }
+        Section::Details { title, sections } => folded(out, level, title, &sections.iter().collect::<Vec<_>>()),
         Section::Rest(sections) => sections.iter().for_each(|section| one(out, level, section)),
         Section::Command(text) => command(out, text),
         Section::Try(shown) => tries(out, shown),
     }
+}
+
+/// Writes sections that a click opens.
+pub(super) fn folded(out: &mut String, level: usize, title: &str, sections: &[&Section]) {
+    let _ = writeln!(out, "<details><summary>{}</summary>", words(title));
+    sections.iter().for_each(|section| one(out, level, section));
+    out.push_str("</details>\n");
+}
+
+/// A text with what stands between backticks as code.
+fn words(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return escaped(text);
+    }
+    let part = |(i, part): (usize, &&str)| match i % 2 {
+        0 => escaped(part),
+        _ => format!("<code>{}</code>", escaped(part)),
+    };
+    parts.iter().enumerate().map(part).collect()
 }
 
 fn command(out: &mut String, text: &str) {
@@ -48,11 +64,14 @@ fn tries(out: &mut String, tries: &Tries) {
             named.iter().filter_map(|(name, bytes)| Some(format!("{name} {}", short((*bytes)?)))).collect();
         let figures = if entry.checked { known.join(", ") } else { "not checked".into() };
         let _ = writeln!(out, "<li><b>{}</b> {}", escaped(&entry.change), escaped(&figures));
-        [Some(&entry.script), entry.command.as_ref()]
-            .into_iter()
-            .flatten()
-            .filter(|text| !text.is_empty())
-            .for_each(|text| command(out, text));
+        if !entry.script.is_empty() {
+            let _ = writeln!(out, "<br><code>{}</code>", escaped(&entry.script));
+        }
+        if let Some(text) = &entry.command {
+            out.push_str("<details><summary>the command</summary>");
+            command(out, text);
+            out.push_str("</details>\n");
+        }
         out.push_str("</li>\n");
     }
     out.push_str("</ol>\n");
@@ -62,7 +81,7 @@ fn tries(out: &mut String, tries: &Tries) {
 }
 
 fn paragraph(out: &mut String, class: &str, text: &str) {
-    let _ = writeln!(out, "<p class=\"{class}\">{}</p>", escaped(text).replace('\n', "<br>"));
+    let _ = writeln!(out, "<p class=\"{class}\">{}</p>", words(text).replace('\n', "<br>"));
 }
 
 fn figures(out: &mut String, figures: &[Figure]) {

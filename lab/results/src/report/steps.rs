@@ -52,6 +52,14 @@ pub(crate) fn begins(recording: &Recording) -> Vec<u32> {
     begins
 }
 
+/// The name of a phase without the number of its step: `forward` for `s3.forward`.
+pub(crate) fn kind(name: &str) -> &str {
+    match numbered(name) {
+        Some(_) => name.split_once('.').map_or(name, |(_, kind)| kind),
+        None => name,
+    }
+}
+
 /// Step in the name of a phase: 3 for `s3.forward`; `None` if it has none.
 fn numbered(name: &str) -> Option<u64> {
     name.strip_prefix('s')?.split_once('.')?.0.parse().ok()

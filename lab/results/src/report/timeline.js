@@ -13,6 +13,11 @@ class TimelineView {
     this.block = -1;
     /** A scale that others share; 0: its own. */
     this.scale = 0;
+    this.axis = new Axis(this);
+    this.signs = new Signs(this);
+    this.range = new Range(this);
+    /** The block that was chosen: it is followed through its life. */
+    this.followed = -1;
     this.build();
   }
 
@@ -38,10 +43,10 @@ class TimelineView {
       ...(run.opening ? [button("first steps", "Show the first steps", () => this.opening())] : []),
       button("peak", "Go to the peak", () => this.go(run.peak, true)));
     const keys = make("p", { class: "note", id: "keys" },
-      "Point at the drawing, or focus it: ← → moments, Page ↑ ↓ further, ↑ ↓ blocks of the moment, P the peak, + − closer, 0 the whole run, Enter opens the moment and the block below. The wheel and two fingers look closer; drag moves.");
+      "Point at the drawing, or focus it: ← → moments, Page ↑ ↓ further, ↑ ↓ blocks of the moment, P the peak, + − closer, 0 the whole run, Enter opens the moment and the block below, Shift ← → a range, Escape clears it. A click follows a block through its life. A drag chooses a range. The wheel and two fingers look closer, and a finger or Shift and a drag move.");
     if (document.getElementById("keys")) keys.removeAttribute("id");
-    this.shown = make("p", { class: "note", role: "status" });
-    this.element = make("div", { class: "timeline" }, make("div", { class: "bar" }, this.legend, tools), this.shown, this.plot, keys);
+    this.said = make("p", { class: "note", role: "status" });
+    this.element = make("div", { class: "timeline" }, make("div", { class: "bar" }, this.legend, tools), this.said, this.plot, this.range.element, keys);
     const gestures = new Gestures(this);
     this.plot.addEventListener("pointermove", event => this.point(event));
     this.plot.addEventListener("pointerleave", () => this.leave());
@@ -64,12 +69,40 @@ class TimelineView {
     new ResizeObserver(() => this.resize()).observe(this.plot);
   }
 
+  /** Draws another run in place of this one. */
+  take(run) {
+    this.run = run;
+    this.low = 0;
+    this.high = run.opening ? run.opening.end : Math.max(1, run.events);
+    this.cursor = this.chosen = run.peak;
+    this.followed = this.block = -1;
+    this.range.forget();
+    this.fillLegend();
+    this.paint();
+    this.choose(run.peak);
+  }
+
+  /** Draws the same run with more of its moments: what is seen, and the moment that was chosen, stay. */
+  refine(run) {
+    const moment = i => Math.max(0, above(run.at, this.run.at[i]) - 1);
+    [this.cursor, this.chosen] = [moment(this.cursor), moment(this.chosen)];
+    if (this.range.ends) this.range.ends = this.range.ends.map(moment);
+    this.run = run;
+    this.plot.setAttribute("aria-valuemax", String(run.count - 1));
+    this.paint();
+    this.onChoose(this.chosen, -1);
+  }
+
   fillLegend() {
     const run = this.run;
+    this.plot.setAttribute("aria-valuemax", String(run.count - 1));
     const items = [...run.stack].reverse().map(c => make("span", {},
       make("i", { class: "swatch f" + run.colors[c] }), plainName(run.categories[c])));
     items.push(make("span", {}, make("i", { class: "swatch reserved" }), "reserved"));
     if (run.limit && run.limit.bytes <= 3 * run.highest) items.push(make("span", {}, make("i", { class: "swatch limit" }), `${run.limit.name}: ${short(run.limit.bytes)}`));
+    const said = items.map(item => item.textContent).join();
+    if (said === this.told) return;
+    this.told = said;
     this.legend.replaceChildren(...items);
     explain(this.legend);
   }
@@ -86,7 +119,7 @@ class TimelineView {
       text = `The first ${opening.steps === 1 ? "step" : opening.steps + " steps"} of ${grouped(opening.of)}. "whole run" shows all`;
       text += run.at[run.peak] > opening.end ? "; the peak comes later." : ".";
     } else if (!this.isWhole()) text = `Events ${grouped(Math.max(0, this.low))} to ${grouped(Math.min(run.events, this.high))} of ${grouped(run.events)}.`;
-    this.shown.textContent = text;
+    this.said.textContent = text;
   }
 
   resize() {
@@ -130,6 +163,7 @@ class TimelineView {
     svg.setAttribute("height", this.height);
     const { moments: shown, places } = this.visible();
     this.places = places;
+    this.shown = shown;
     this.top = 1;
     let reserved = 0;
     for (const i of shown) {
@@ -166,14 +200,13 @@ class TimelineView {
         "reserved " + short(level) + (inside ? "" : " ↑"));
     }
     if (run.found) this.foundLine(shown);
-    this.limitLine();
+    this.signs.limit();
     for (const [c, [x, y]] of labels) {
       draw(svg, "text", { class: "on o" + run.colors[c], x, y, "text-anchor": "middle" }, plainName(run.categories[c]));
     }
-    this.phaseStrip();
-    this.axis();
-    this.peakMark();
-    for (const i of run.failures) this.failureMark(i);
+    this.axis.draw();
+    this.signs.peak();
+    for (const i of run.failures) this.signs.failure(i);
     this.over = draw(svg, "g", { class: "over" });
     this.marks();
   }
@@ -182,15 +215,6 @@ class TimelineView {
   foundLine(shown) {
     const none = new Float64Array(shown.length), sums = none.map((_, k) => this.run.foundBytes[shown[k]]);
     draw(this.svg, "path", { class: "found", d: this.band(shown, none, sums) });
-  }
-
-  /** What memory there is. */
-  limitLine() {
-    const { limit } = this.run;
-    if (!limit || limit.bytes > this.top) return;
-    const y = this.y(limit.bytes).toFixed(1);
-    draw(this.svg, "line", { class: "limit", x1: PLOT.left, x2: this.width - PLOT.right, y1: y, y2: y });
-    draw(this.svg, "text", { class: "level limit", x: PLOT.left + 6, y: +y - 5 }, short(limit.bytes) + " there");
   }
 
   clamp(x) { return Math.max(PLOT.left, Math.min(this.width - PLOT.right, x)).toFixed(1); }
@@ -242,58 +266,12 @@ class TimelineView {
     }
   }
 
-  phaseStrip() {
-    const { phases, names, events } = this.run;
-    const y = this.floor + 3, height = PLOT.phases - 5;
-    const group = draw(this.svg, "g", { class: "phases" });
-    let end = -1;
-    for (let p = 0; p < phases.from.length; p++) {
-      const next = p + 1 < phases.from.length ? phases.from[p + 1] : events;
-      if (next < this.low || phases.from[p] > this.high) continue;
-      const left = +this.clamp(this.x(phases.from[p])), right = +this.clamp(this.x(next));
-      if (right - left < 0.5 && left - end < 1) continue;
-      end = right;
-      draw(group, "rect", { class: p % 2 ? "even" : "odd", x: left, y, width: Math.max(0.5, right - left), height });
-      const name = this.run.phaseName(p);
-      if (right - left > name.length * 6.2 + 6) {
-        draw(group, "text", { class: "tick", x: (left + right) / 2, y: y + height - 3, "text-anchor": "middle" }, name);
-      }
-    }
-  }
-
-  axis() {
-    const y = this.height - 7;
-    const left = Math.max(0, Math.round(this.low)), right = Math.min(this.run.events, Math.round(this.high));
-    draw(this.svg, "text", { class: "tick", x: PLOT.left, y }, "event " + grouped(left));
-    draw(this.svg, "text", { class: "tick", x: this.width - PLOT.right, y, "text-anchor": "end" }, grouped(right));
-  }
-
-  peakMark() {
-    const { run } = this;
-    const x = this.x(run.at[run.peak]);
-    if (x < PLOT.left - 1 || x > this.width - PLOT.right + 1) return;
-    const y = this.y(run.total[run.peak]);
-    draw(this.svg, "line", { class: "peak", x1: x, x2: x, y1: 4, y2: y });
-    draw(this.svg, "circle", { class: "peak", cx: x, cy: y, r: 4 });
-    const op = run.names[run.op[run.peak]], scope = run.moduleName(run.scope[run.peak]);
-    const room = Math.floor((Math.max(x, this.width - x) - 24) / 7.4);
-    let text = "peak " + short(run.total[run.peak]) + (op ? " · " + op : "") + (scope ? " of " + scope : "");
-    if (text.length > room) text = text.slice(0, Math.max(12, room - 1)) + "…";
-    const left = x > this.width / 2;
-    draw(this.svg, "text", { class: "peak", x: left ? x - 7 : x + 7, y: 12, "text-anchor": left ? "end" : "start" }, text);
-  }
-
-  failureMark(i) {
-    const x = this.x(this.run.at[i]);
-    if (x < PLOT.left || x > this.width - PLOT.right) return;
-    draw(this.svg, "line", { class: "failure", x1: x, x2: x, y1: PLOT.top, y2: this.floor });
-    draw(this.svg, "text", { class: "failure", x: x - 4, y: PLOT.top + 12, "text-anchor": "end" }, "out of memory");
-  }
-
   /** The chosen moment, the pointer's, and the life of the block under it. */
   marks(pointing) {
     this.over.replaceChildren();
     const { run } = this;
+    if (this.followed >= 0) this.follow(this.followed);
+    this.range.mark(this.over);
     const line = (i, name) => {
       const x = this.x(run.at[i]);
       if (x < PLOT.left - 1 || x > this.width - PLOT.right + 1) return;
@@ -313,6 +291,23 @@ class TimelineView {
       draw(this.over, "line", { class: "life l" + run.colors[run.categoryAt(this.block, run.at[this.cursor])],
         x1: this.clamp(this.x(from[this.block])), x2: this.clamp(this.x(end)), y1: y, y2: y });
     }
+  }
+
+  /** Where a block lies in the stack while it lives. */
+  follow(block) {
+    const { run, shown } = this, { from, events, bytes } = run.blocks;
+    const end = events[block] < 0 ? Infinity : from[block] + events[block];
+    const inside = shown.map((_, k) => k).filter(k => run.at[shown[k]] >= from[block] && run.at[shown[k]] < end);
+    // The path needs a corner for each moment, the sum all blocks: of very many, the ends say enough.
+    const few = inside.length <= 400 ? inside : inside.filter((_, n) => n % Math.ceil(inside.length / 400) === 0);
+    let there = "", back = "";
+    for (const k of few) {
+      const low = run.below(block, run.at[shown[k]], shown[k]);
+      const x = this.places[k].toFixed(1), right = Math.min(+this.clamp(this.x(end)), this.places[k + 1] || this.width - PLOT.right).toFixed(1);
+      there += (there ? "L" : "M") + `${x} ${this.y(low + bytes[block]).toFixed(1)}H${right}`;
+      back = `L${right} ${this.y(low).toFixed(1)}H${x}` + back;
+    }
+    if (there) draw(this.over, "path", { class: "followed", d: there + back + "Z" });
   }
 
   /** The moment under a place: of those in its column of pixels the highest, else the last one before. */
@@ -364,7 +359,7 @@ class TimelineView {
   lines() {
     const { run, cursor } = this;
     const at = run.at[cursor];
-    const lines = [both(run.total[cursor]) + " allocated", run.phaseName(run.phaseAt(at)) + " · event " + grouped(at)];
+    const lines = [both(run.total[cursor]) + " allocated", [run.stepName(at), run.phaseName(run.phaseAt(at)), "event " + grouped(at)].filter(Boolean).join(" · ")];
     if (this.block >= 0) lines.push(...run.blockLines(this.block, at));
     else {
       lines.push(run.happened(cursor));
@@ -393,7 +388,8 @@ class TimelineView {
     const { run } = this;
     const page = Math.max(1, Math.round(run.count / 20));
     const moves = { ArrowRight: 1, ArrowLeft: -1, PageUp: page, PageDown: -page };
-    if (event.key in moves) this.go(Math.max(0, Math.min(run.count - 1, this.cursor + moves[event.key])));
+    if (event.key in moves && event.shiftKey) this.range.extend(moves[event.key] * (event.ctrlKey ? page : 1));
+    else if (event.key in moves) this.go(Math.max(0, Math.min(run.count - 1, this.cursor + moves[event.key])));
     else if (event.key === "Home") this.go(0);
     else if (event.key === "End") this.go(run.count - 1);
     else if (event.key === "p" || event.key === "P") this.go(run.peak);
@@ -402,7 +398,7 @@ class TimelineView {
     else if (event.key === "+" || event.key === "=") this.zoom(0.5);
     else if (event.key === "-") this.zoom(2);
     else if (event.key === "0") this.whole();
-    else if (event.key === "Escape") { hideTip(); return; }
+    else if (event.key === "Escape") { this.range.clear(); hideTip(); return; }
     else return;
     event.preventDefault();
   }
@@ -467,8 +463,15 @@ class TimelineView {
   }
 
   choose(moment, block = -1) {
+    this.followed = block;
     this.select(moment);
     this.onChoose(moment, block);
+  }
+
+  /** Follows a block that was chosen elsewhere. */
+  trace(block) {
+    this.followed = block;
+    this.marks();
   }
 
   select(moment) {

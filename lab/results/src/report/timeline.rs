@@ -4,17 +4,21 @@
 //! a page opens with, keep every moment; the peak of the whole, that of each phase, and every failed request are always kept. A kept moment is exact:
 //! its categories add up to the bytes allocated then, to the byte.
 
+use rustc_hash::FxHashMap;
+
 use super::blocks::{self, Life, Listed};
 use super::recording::{CategoryId, Event, MAX_CATEGORIES, NameId, Recording};
 use super::segments::{Segments, Stay};
-use super::steps::{OPENING_EVENTS, Opening, opening};
+use super::steps::{OPENING_EVENTS, Opening, begins, kind, opening};
 
 /// Number of stretches of events that keep their extremes.
 const STRETCHES: usize = 2000;
-/// Runs of up to this many events keep every moment.
-const KEEP_ALL: usize = 3 * STRETCHES;
+/// The same of a curve alone: as many as a window has columns of pixels for.
+const STRETCHES_OF_CURVE: usize = 400;
 /// The most phases that are shown one by one; if there are more, neighbours are shown as one.
 const MAX_PHASES: usize = 8000;
+/// The most steps that are told apart.
+const MAX_STEPS: usize = 8000;
 /// The most segments that are drawn.
 const MAX_SEGMENTS: usize = 3000;
 /// The most failed requests that are shown.
@@ -52,10 +56,10 @@ pub struct Stretch {
     pub peak_bytes: u64,
 }
 
-/// The highest peak of all phases with the same name.
+/// The highest peak of all phases of one kind: of the same name, the steps' numbers apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhasePeak {
-    /// The phase.
+    /// Name of the first such phase.
     pub name: NameId,
     /// Number of such phases.
     pub times: u32,
@@ -63,6 +67,24 @@ pub struct PhasePeak {
     pub at: u32,
     /// Bytes allocated then.
     pub bytes: u64,
+}
+
+/// How much of a run is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// What a page shows: moments, blocks, segments.
+    Whole,
+    /// What a curve needs: some moments.
+    Curve,
+}
+
+impl Detail {
+    fn stretches(self) -> usize {
+        match self {
+            Self::Whole => STRETCHES,
+            Self::Curve => STRETCHES_OF_CURVE,
+        }
+    }
 }
 
 /// A run, reduced to what a page shows.
@@ -80,6 +102,8 @@ pub struct Timeline<'a> {
     pub phase_peaks: Vec<PhasePeak>,
     /// Events of requests that failed.
     pub failures: Vec<u32>,
+    /// Events at which steps begin; empty where steps are not known.
+    pub steps: Vec<u32>,
     /// First steps of a run with many.
     pub opening: Option<Opening>,
     /// Blocks that are shown one by one.
@@ -182,7 +206,10 @@ impl Extremes {
 }
 
 /// Phases as they are read, each with its peak.
-struct Phases {
+struct Phases<'a> {
+    recording: &'a Recording,
+    /// Index in `peaks` of each name.
+    kinds: FxHashMap<NameId, usize>,
     stretches: Vec<Stretch>,
     peaks: Vec<PhasePeak>,
     /// Moments of `peaks`.
@@ -198,9 +225,11 @@ struct Phases {
     begun: usize,
 }
 
-impl Phases {
-    fn new(phases: usize) -> Self {
+impl<'a> Phases<'a> {
+    fn new(recording: &'a Recording, phases: usize) -> Self {
         Self {
+            recording,
+            kinds: FxHashMap::default(),
             stretches: Vec::new(),
             peaks: Vec::new(),
             highest: Vec::new(),
@@ -214,10 +243,14 @@ impl Phases {
 
     fn begin(&mut self, name: NameId, now: &Moment) {
         let (at, bytes) = (now.at, now.allocated_bytes);
-        self.current = self.peaks.iter().position(|peak| peak.name == name).unwrap_or_else(|| {
-            self.peaks.push(PhasePeak { name, times: 0, at, bytes: 0 });
-            self.highest.push(*now);
-            self.peaks.len() - 1
+        let recording = self.recording;
+        self.current = *self.kinds.entry(name).or_insert_with(|| {
+            let of = |name: NameId| kind(recording.text(name));
+            self.peaks.iter().position(|peak| of(peak.name) == of(name)).unwrap_or_else(|| {
+                self.peaks.push(PhasePeak { name, times: 0, at, bytes: 0 });
+                self.highest.push(*now);
+                self.peaks.len() - 1
+            })
         });
         self.peaks[self.current].times += 1;
         if self.begun.is_multiple_of(self.together) {
@@ -255,6 +288,12 @@ impl Phases {
 impl<'a> Timeline<'a> {
     /// Reads a recording from its beginning.
     pub fn of(recording: &'a Recording) -> Self {
+        Self::in_detail(recording, Detail::Whole)
+    }
+
+    /// The same, and how much of it is kept.
+    pub fn in_detail(recording: &'a Recording, detail: Detail) -> Self {
+        let stretches = detail.stretches();
         let events = recording.events();
         let phases = events.iter().filter(|event| matches!(event, Event::Phase { .. })).count();
         let mut fold = Fold {
@@ -264,9 +303,10 @@ impl<'a> Timeline<'a> {
             lives: Vec::with_capacity(recording.allocations()),
             retags: Vec::new(),
         };
-        let mut phases = Phases::new(phases);
+        let mut phases = Phases::new(recording, phases);
         let opening = opening(recording);
-        let opened = opening.map_or(0, |opening| (opening.end as usize).min(OPENING_EVENTS));
+        let opened = opening.filter(|_| detail == Detail::Whole);
+        let opened = opened.map_or(0, |opening| (opening.end as usize).min(OPENING_EVENTS));
         let (mut extremes, mut stretch) = (Extremes::default(), 0);
         let (mut moments, mut peak, mut failures) = (Vec::new(), Moment::default(), Vec::new());
         for (index, event) in events.iter().enumerate() {
@@ -283,8 +323,8 @@ impl<'a> Timeline<'a> {
             if now.allocated_bytes > peak.allocated_bytes {
                 peak = *now;
             }
-            let whole = events.len() <= KEEP_ALL || index < opened;
-            let at = if whole { index } else { opened + index * STRETCHES / events.len() };
+            let whole = events.len() <= 3 * stretches || index < opened;
+            let at = if whole { index } else { opened + index * stretches / events.len() };
             if at != stretch {
                 extremes.end(&mut moments);
                 stretch = at;
@@ -294,7 +334,7 @@ impl<'a> Timeline<'a> {
         extremes.end(&mut moments);
         phases.end();
         moments.push(peak);
-        fold.finish(moments, phases, peak, failures, opening)
+        fold.finish(moments, phases, peak, failures, (opening, detail))
     }
 
     /// Returns the kept moment of an event: its own, or the previous one.
@@ -308,19 +348,26 @@ impl<'a> Fold<'a> {
     fn finish(
         self,
         mut moments: Vec<Moment>,
-        phases: Phases,
+        phases: Phases<'_>,
         peak: Moment,
         failures: Vec<u32>,
-        opening: Option<Opening>,
+        (opening, detail): (Option<Opening>, Detail),
     ) -> Timeline<'a> {
         let Phases { stretches, peaks: phase_peaks, highest, moments: of_phases, .. } = phases;
         moments.extend(of_phases.into_iter().chain(highest));
         moments.sort_by_key(|moment| moment.at);
         moments.dedup_by_key(|moment| moment.at);
         let wanted: Vec<u32> = std::iter::once(peak.at).chain(phase_peaks.iter().map(|peak| peak.at)).collect();
-        let blocks = blocks::select(self.lives, self.retags, &wanted, opening.map_or(0, |opening| opening.end));
-        let segments = self.segments.stays(MAX_SEGMENTS, peak.at);
+        let opened = opening.map_or(0, |opening| opening.end);
+        let (blocks, segments) = match detail {
+            Detail::Whole => {
+                (blocks::select(self.lives, self.retags, &wanted, opened), self.segments.stays(MAX_SEGMENTS, peak.at))
+            }
+            Detail::Curve => (Listed::default(), Vec::new()),
+        };
         let recording = self.recording;
-        Timeline { recording, moments, peak, stretches, phase_peaks, failures, opening, blocks, segments }
+        let steps = Some(begins(recording)).filter(|begins| begins.len() > 1 && begins.len() <= MAX_STEPS);
+        let steps = steps.unwrap_or_default();
+        Timeline { recording, moments, peak, stretches, phase_peaks, failures, steps, opening, blocks, segments }
     }
 }

@@ -8,7 +8,7 @@ for (const means of document.querySelectorAll("#words dd")) {
 for (const word of ["loop", "full", "split", "stage", "policy", "rank"]) words.delete(word);
 const longestFirst = [...words.keys()].sort((a, b) => b.length - a.length);
 const wordPattern = new RegExp("(?<![\\w.-])(" + longestFirst.join("|").replace(/ /g, "[ _]") + ")(s?)(?![\\w-])", "i");
-const WITHIN = "script, style, svg, button, a, code, pre, summary, label, #words, .plot, [aria-hidden]";
+const WITHIN = "script, style, svg, button, a, code, pre, summary, label, h1, h2, #words, .plot, [aria-hidden]";
 
 /** Marks the first of each word in an element. */
 function explain(root) {

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use lab_results::report::{CategoryId, Event, MAX_CATEGORIES, NameId, Part, Recording, Timeline, export, html};
+use lab_base::section::{self, Cell, Section, Table, Tries};
+use lab_results::report::{
+    CategoryId, Detail, Event, MAX_CATEGORIES, NameId, Part, Recording, Timeline, export, html, picture,
+};
 
 /// An endless sequence of numbers, the same each time.
 struct Dice(u64);
@@ -429,4 +432,84 @@ mod exports {
             .sum();
         assert_eq!(total, highest(&recording).0);
     }
+}
+
+/// Places of these texts in a page, each after the one before.
+fn in_order(page: &str, texts: &[&str]) {
+    let mut from = 0;
+    for text in texts {
+        let at = page[from..].find(text).unwrap_or_else(|| panic!("{text} is not there, or earlier"));
+        from += at;
+    }
+}
+
+#[test]
+fn a_page_says_the_answer_then_what_to_try_then_shows_it() {
+    let entry =
+        section::Try { change: "half the batch".into(), script: "batch_size=4".into(), ..section::Try::default() };
+    let tries = Tries { order: "Try, the smallest change first".into(), entries: vec![entry], ..Tries::default() };
+    let sections = [
+        Section::Failure("PyTorch's long message".into()),
+        Section::Answer("The card is full.".into()),
+        Section::Table(Table::new("Who holds it", &["line"], vec![vec![Cell::Text("train.py:7".into())]])),
+        Section::Try(tries),
+        Section::Note("Say `--batch N`.".into()),
+    ];
+    let recording = synthetic(500, 100);
+    let part = Part::Sections { title: "No: too large", sections: &sections, recording: Some(&recording) };
+    let page = html(&[part]).unwrap();
+    in_order(
+        &page,
+        &[
+            "<h1>No: too large",
+            "The card is full.",
+            "Try, the smallest change first",
+            "<code>batch_size=4</code>",
+            "data-run=\"run-0\"",
+            "Who holds it",
+            "<p class=\"note\">Say <code>--batch N</code>.",
+            "<summary>The highest moment of each phase</summary>",
+            "<summary>When memory ran out</summary>",
+            "PyTorch&#39;s long message",
+        ],
+    );
+}
+
+#[test]
+fn phases_of_numbered_steps_are_one_kind_and_steps_have_their_beginnings() {
+    let mut recording = Recording::new("r");
+    for (at, name) in ["s0.forward", "s0.step", "s1.forward", "s1.step"].into_iter().enumerate() {
+        let name = recording.intern(name);
+        recording.push(Event::Phase { name });
+        let [op, scope] = [NameId(0); 2];
+        let bytes = 512 * (at as u64 + 1);
+        recording.push(Event::Alloc {
+            address: 4096 * at as u64,
+            requested_bytes: bytes,
+            bytes,
+            category: CategoryId(0),
+            op,
+            scope,
+        });
+    }
+    let timeline = Timeline::of(&recording);
+    let peaks: Vec<(u32, u64)> = timeline.phase_peaks.iter().map(|peak| (peak.times, peak.bytes)).collect();
+    assert_eq!((peaks, timeline.steps.as_slice()), (vec![(2, 512 * 6), (2, 512 * 10)], &[0, 4][..]));
+    let page = html(&[Part::Recording(&recording)]).unwrap();
+    assert!(
+        page.contains("<th scope=\"row\">forward</th>") && !page.contains("<th scope=\"row\">s0."),
+        "numbers of steps"
+    );
+    assert_eq!(data(&page)["steps"], json!([0, 4]));
+}
+
+#[test]
+fn a_curve_has_the_peaks_and_fewer_moments() {
+    let recording = synthetic(30_000, 700);
+    let [whole, curve] = [Detail::Whole, Detail::Curve].map(|detail| Timeline::in_detail(&recording, detail));
+    assert_eq!((curve.peak, &curve.phase_peaks), (whole.peak, &whole.phase_peaks));
+    assert!(curve.moments.len() * 3 < whole.moments.len(), "{} of {}", curve.moments.len(), whole.moments.len());
+    assert!(curve.moments.iter().all(|moment| moment.by_category.iter().sum::<u64>() == moment.allocated_bytes));
+    let bytes = picture(&recording, None, Detail::Curve).unwrap().to_string().len();
+    assert!(bytes * 5 < picture(&recording, None, Detail::Whole).unwrap().to_string().len(), "{bytes} bytes");
 }

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod plan;
+mod python;
 mod read_back;
 mod recipes;
 mod script;
@@ -19,6 +20,7 @@ use serde_json::Value;
 use super::paper::Paper;
 use super::spec::RunSpec;
 use plan::{HandedPlan, TUNING};
+pub use python::PythonArguments;
 use read_back::{Back, ReadBack};
 
 /// The files of a plan.
@@ -53,7 +55,7 @@ impl HandOver {
             }
             return Ok(found);
         };
-        let maker = Maker { paper, plan: &plan, heading };
+        let maker = Maker { paper, plan: &plan, heading, must_fit: true };
         maker.add_parts(&mut found)?;
         maker.add_arguments(&mut found)?;
         maker.add_script(&mut found);
@@ -99,11 +101,13 @@ struct Maker<'a> {
     paper: &'a Paper<'a>,
     plan: &'a HandedPlan<'a>,
     heading: &'a str,
+    /// Whether a run that does not surely fit is refused.
+    must_fit: bool,
 }
 
 impl Maker<'_> {
     fn read_back(&self) -> ReadBack<'_> {
-        ReadBack { paper: self.paper, plan: self.plan }
+        ReadBack { paper: self.paper, plan: self.plan, must_fit: self.must_fit }
     }
 
     /// The network's configuration, adapters, weights of few bits.

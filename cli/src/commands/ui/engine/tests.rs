@@ -34,6 +34,41 @@ fn changes_are_fields_of_the_run_after_them() {
 }
 
 #[test]
+fn a_run_of_several_cards_says_what_each_takes() {
+    let small = json!({ "model": "gpt", "batch": 8, "gpu": "rtx4090", "data-parallel": "4", "zero": "2" });
+    let found = asked("predict", small.clone());
+    let sentence = found["result"]["sentence"].as_str().unwrap_or_else(|| panic!("{found}"));
+    assert!(sentence.starts_with("Yes: ") && sentence.ends_with(", ZeRO-2, each of 4 cards"), "{sentence}");
+    assert!(found["picture"]["moments"]["at"].as_array().unwrap().len() > 100);
+    let alone = asked("predict", json!({ "model": "gpt", "batch": 8, "gpu": "rtx4090" }));
+    let needs = |found: &Value| found["result"]["needs"]["allocated_bytes"].as_u64().unwrap();
+    assert!(needs(&found) < needs(&alone), "a rank has a part of the batch and of the states");
+    assert_eq!(asked("try", small)["error"], Value::Null);
+    assert!(asked("predict", json!({ "model": "gpt", "data-parallel": 1u64 << 40 }))["error"].is_string());
+}
+
+#[test]
+fn a_picture_has_the_blocks_that_a_curve_leaves_out() {
+    let spec = json!({ "model": "mlp", "batch": 4 });
+    let [curve, whole] = ["predict", "picture"].map(|ask| asked(ask, spec.clone()));
+    let blocks = |found: &Value| found["picture"]["blocks"]["from"].as_array().unwrap().len();
+    assert_eq!(blocks(&curve), 0);
+    assert!(blocks(&whole) > 20, "{}", blocks(&whole));
+    assert_eq!(curve["picture"]["phase_peaks"][0][3], whole["picture"]["phase_peaks"][0][3]);
+}
+
+#[test]
+fn a_run_is_said_as_arguments_of_transformers() {
+    let spec =
+        json!({ "model": "qwen3-0.6b", "batch": 4, "sequence": 64, "lora": 16, "precision": "bf16", "gpu": "rtx4090" });
+    let found = asked("arguments", spec);
+    assert!(found["python"].as_str().is_some_and(|text| text.contains("LoraConfig(\n")), "{found}");
+    assert!(
+        asked("arguments", json!({ "model": "mlp" }))["why"].as_str().unwrap().contains("networks of transformers")
+    );
+}
+
+#[test]
 fn a_curve_is_of_dry_runs() {
     let found = asked("curve", json!({ "model": "mlp", "batch": 4, "gpu": "rtx4090" }));
     assert!(found["chart"].as_str().unwrap().contains("Peak by batch"), "{found}");

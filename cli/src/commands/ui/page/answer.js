@@ -48,39 +48,73 @@ class Answer {
     this.verdict.textContent = sentence.slice(0, at);
     this.what.textContent = sentence.slice(at + 2);
     this.draw(found.picture);
+    // Of the settings before, until these rest.
+    for (const part of [this.details, this.repeat]) part.inert = true;
+  }
+
+  /** Shows the rest of a prediction, once its settings rest. `spec`: their fields. */
+  settle(found, spec) {
+    for (const part of [this.details, this.repeat]) part.inert = false;
     this.details.innerHTML = found.details;
     for (const block of this.details.children) {
       // What is folded has many words: they are explained once somebody looks.
       if (block.tagName === "DETAILS") block.addEventListener("toggle", () => explain(block), { once: true });
       else explain(block);
     }
-    this.repeat.replaceChildren(make("details", {}, make("summary", {}, "Copy as a command, as Python"),
-      ...Object.entries({ "as a command": found.repeat.command, "in Python": found.repeat.python }).map(([how, text]) =>
-        make("div", { class: "repeat" }, make("pre", { class: "command", tabindex: "0", "aria-label": "The run " + how }, make("code", {}, text)), copier("it " + how, () => text)))));
+    const open = this.repeat.querySelector("details[open]") !== null;
+    const text = (how, text) => make("div", { class: "repeat" },
+      make("pre", { class: "command", tabindex: "0", "aria-label": "The run " + how }, make("code", {}, text)), copier("it " + how, () => text));
+    const all = make("details", {}, make("summary", {}, "Copy as a command, as Python, as Hugging Face arguments"),
+      text("as a command", found.repeat.command), text("in Python", found.repeat.python));
+    all.addEventListener("toggle", async () => {
+      const { python, differs, why, error } = await ask({ ask: "arguments", spec });
+      if (python) all.append(text("as Hugging Face arguments", python));
+      const note = why || error || (differs.length ? "A Trainer decides by itself: " + differs.join(", ") : "");
+      if (note) all.append(make("p", { class: "note" }, note));
+    }, { once: true });
+    this.repeat.replaceChildren(all);
+    all.open = open;
   }
 
-  /** Draws memory over a step. The moments of a run are the same for other sizes, so what was looked at stays open. */
+  /** Draws memory over a step, in the drawing that is there. */
   draw(data) {
+    this.moment = null;
     if (!data) {
+      this.view = null;
       this.stage.replaceChildren();
       return;
     }
     const run = new Run(data);
-    const inside = make("details", { class: "inside" }, make("summary", {}, "Who holds memory at the chosen moment"));
-    let moment = null, chosen = [run.peak, -1];
-    const look = () => {
-      if (!inside.open) return;
-      if (!moment) {
-        moment = new MomentView(run);
-        moment.onMove = i => this.view.go(i, true);
-        inside.append(moment.element);
-      }
-      moment.show(...chosen);
-    };
-    this.view = new TimelineView(run, (i, block) => { chosen = [i, block]; look(); });
-    inside.addEventListener("toggle", look);
-    this.stage.replaceChildren(this.view.element, inside);
+    this.isWhole = run.blocks.from.length > 0;
+    if (this.view) {
+      this.inside.querySelector(".moment")?.remove();
+      this.view.take(run);
+      return;
+    }
+    this.inside = make("details", { class: "inside" }, make("summary", {}, "Who holds memory at the chosen moment"));
+    this.view = new TimelineView(run, (i, block) => { this.chosen = [i, block]; this.look(); });
+    this.inside.addEventListener("toggle", () => this.look());
+    this.stage.replaceChildren(this.view.element, this.inside);
     this.view.start();
+  }
+
+  /** The same run with its blocks: what was chosen stays chosen. */
+  refine(data) {
+    if (!data || !this.view) return;
+    this.isWhole = true;
+    this.view.refine(new Run(data));
+    this.look();
+  }
+
+  look() {
+    if (!this.inside.open || !this.isWhole) return;
+    if (!this.moment) {
+      this.moment = new MomentView(this.view.run);
+      this.moment.onMove = i => this.view.go(i, true);
+      this.moment.onBlock = block => this.view.trace(block);
+      this.inside.append(this.moment.element);
+    }
+    this.moment.show(...this.chosen);
   }
 
   showCurves(curves) {

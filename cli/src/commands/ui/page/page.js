@@ -1,13 +1,13 @@
 // The page: asks while settings change, at most one question at a time, and the latest last. Slow questions wait until the settings rest.
 
-/** Milliseconds without a change before slow questions are asked. */
+/** Milliseconds without a change before the rest is asked for. */
 const REST = 200;
 
 const now = new Answer(byId("now"));
 let pinned = null;
 let lists = { networks: [] };
 let inForce = {}, sizes = {};
-let asking = false, stale = false, resting = 0, slow = null;
+let asking = false, stale = false, changed = 0, resting = 0, slow = null;
 
 const settings = new Settings(() => { refresh(); });
 const slides = [new Slide("batch", 1, 65536, settings), new Slide("sequence", 16, 131072, settings)];
@@ -29,6 +29,7 @@ async function refresh() {
   clearTimeout(resting);
   if (slow) slow.abort();
   showSettings();
+  changed = performance.now();
   if (asking) {
     stale = true;
     return;
@@ -36,10 +37,10 @@ async function refresh() {
   asking = true;
   do {
     stale = false;
-    const begun = performance.now();
+    const begun = changed, spec = settings.fields;
     let found;
     try {
-      found = await ask({ ask: "predict", spec: settings.fields });
+      found = await ask({ ask: "predict", spec });
     } catch (problem) {
       found = { error: "The server does not answer: " + problem.message };
     }
@@ -48,18 +49,24 @@ async function refresh() {
     now.show(found);
     if (pinned) shareScale();
     showSettings();
-    document.documentElement.dataset.ms = (performance.now() - begun).toFixed(1);
-    document.documentElement.dataset.ready = "yes";
-    if (!found.error) resting = setTimeout(askSlowly, REST);
+    painted(() => { document.documentElement.dataset.ms = (performance.now() - begun).toFixed(1); });
+    if (!found.error) resting = setTimeout(() => askSlowly(found, { ...spec }), REST);
   } while (stale);
   asking = false;
 }
 
-/** Changes to try, and the curve, of settings that rest. */
-async function askSlowly() {
+/** Calls once what was changed is on the screen. */
+function painted(then) {
+  requestAnimationFrame(() => setTimeout(then));
+}
+
+/** The rest of the answer, changes to try, and the curve, of settings that rest. */
+async function askSlowly(answer, spec) {
   slow = new AbortController();
-  const { signal } = slow, spec = settings.fields, begun = performance.now();
+  const { signal } = slow, begun = performance.now();
+  now.settle(answer, spec);
   try {
+    now.refine((await ask({ ask: "picture", spec }, signal)).picture);
     const found = await ask({ ask: "try", spec }, signal);
     now.showTries(found, fields => settings.take(fields));
     document.documentElement.dataset.tries = (performance.now() - begun).toFixed(1);
@@ -99,7 +106,12 @@ async function compare(fields) {
   };
   place.append(make("div", { class: "tools" }, button("Take these settings", () => settings.take(fields)), button("Close", () => compare(null))));
   pinned = new Answer(place);
-  pinned.show(await ask({ ask: "predict", spec: fields }));
+  const answer = await ask({ ask: "predict", spec: fields });
+  pinned.show(answer);
+  if (!answer.error) {
+    pinned.settle(answer, fields);
+    pinned.refine((await ask({ ask: "picture", spec: fields })).picture);
+  }
   shareScale();
 }
 
