@@ -57,16 +57,18 @@ fn replicated(
     tally: &Arc<Tally>,
 ) -> Result<Built> {
     let run = &settings.run;
-    let init = Init::new(device, run.precision.dtype(), run.seed);
-    let mut model = Model::build(architecture, &init)?;
+    let (module, init) = run.built(device, |init| architecture.build(init))?;
+    let mut model = Model::made(module, &init, architecture.task());
     let Untrained { frozen, buffers } = init.untrained();
     let parameters = model.parameters.iter().map(|parameter| (parameter.array().numel(), parameter.array().dtype()));
     let tensors: Tensors = parameters.chain(frozen).chain(buffers.iter().copied()).collect();
-    model.parameters = architecture.optimizer_order(std::mem::take(&mut model.parameters));
+    model.parameters = run.in_optimizer_order(architecture, std::mem::take(&mut model.parameters));
+    run.check_tuned(&model.parameters)?;
+    let trained = trained(&model.parameters);
     let optimizer: Box<dyn Optimizer> = if settings.master_weights {
         let copies: memcore::Result<Vec<Parameter>> =
-            model.parameters.iter().map(|parameter| master(parameter.path(), parameter.array())).collect();
-        Box::new(Masters::new(run.optimizer.build(copies?)?, model.parameters.clone()))
+            trained.iter().map(|parameter| master(parameter.path(), parameter.array())).collect();
+        Box::new(Masters::new(run.optimizer.build(copies?)?, trained.clone()))
     } else {
         run.optimizer.build(model.parameters.clone())?
     };
@@ -74,8 +76,13 @@ fn replicated(
     let passes = if settings.sync_each { 1 } else { run.accumulate };
     let (gradient_as_bucket_view, ranks) = (settings.gradient_as_bucket_view, settings.ranks);
     let options = Options { gradient_as_bucket_view, passes, ranks, buffers };
-    let reducer = (ranks > 1).then(|| Reducer::new(device, &model.parameters, &tensors, options, tally)).transpose()?;
+    let reducer = (ranks > 1).then(|| Reducer::new(device, &trained, &tensors, options, tally)).transpose()?;
     Ok(Built { model, optimizer, units: Vec::new(), gatherings: Vec::new(), reducer })
+}
+
+/// The parameters that have gradients.
+pub(super) fn trained(parameters: &[Parameter]) -> Vec<Parameter> {
+    parameters.iter().filter(|parameter| parameter.is_trained()).cloned().collect()
 }
 
 fn sharded(architecture: &dyn Architecture, kind: &Kind<'_>, settings: &DataParallelSettings) -> Result<Built> {

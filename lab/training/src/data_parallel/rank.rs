@@ -7,7 +7,7 @@ use lab_base::error::{Error, Result};
 use lab_models::{Architecture, Model};
 use memcore::Device;
 
-use super::build::{Built, build};
+use super::build::{Built, build, trained};
 use super::collective::Sent;
 use super::reducer::Replica;
 use super::settings::{DataParallelSettings, Stage};
@@ -147,7 +147,7 @@ impl<S: TrainStep> Rank<S> {
         run.check()?;
         let update = Update::with(&run, Some(optimizer));
         let before_forward = reducer.map(|reducer| {
-            let parameters = model.parameters.clone();
+            let parameters = trained(&model.parameters);
             Box::new(move || reducer.before_forward(&parameters)) as BeforeForward
         });
         let phases = step(Share { model, update, run, before_forward, gatherings })?;
