@@ -156,10 +156,11 @@ def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1
 
 def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps=6, every=0, size=4, average=False, hold=("inputs", "outputs", "loss"),
                     frozen="", dtype=torch.float32, accumulate=1, adapters=None, optimized=slow_adamw, checkpoints=False, contexts=None, last=0, texts=0, autocast=None, loss_of=None,
-                    saved=contextlib.nullcontext, **sizes):
+                    saved=contextlib.nullcontext, ready=as_it_is, around=at_once, clip=0.0, scaled=False, **sizes):
     """A small network of transformers, by its own loss, or by `loss_of(model, batch)`; returns its configuration. `adapters` puts some on it before it is
     moved, and its forward pass is computed within `saved`. `checkpoints`: all blocks, or those whose numbers it is true for; `contexts` makes the contexts of
-    such a block. `last`: the tokens that have scores, all for 0. `texts`: the texts that each example consists of, told apart by their positions."""
+    such a block. `last`: the tokens that have scores, all for 0. `texts`: the texts that each example consists of, told apart by their positions. `ready` gives the model that
+    is trained and the label of its row, and a micro-batch is computed within `around`. `clip`: the largest norm of the gradients. `scaled`: the loss is scaled."""
     import transformers
 
     config = getattr(transformers, name + "Config")(**sizes)
@@ -175,8 +176,10 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
                 layer.gradient_checkpointing = checkpoints(block)
     if frozen:
         freeze(model, frozen)
+    model, label = ready(row, model)
     optimizer = optimized(model.parameters())
-    row("model")
+    scaler = torch.amp.GradScaler("cuda") if scaled else None
+    row(label)
     if average:
         copies = [p.detach().clone() for p in model.parameters()]
         row("ema")
@@ -206,21 +209,33 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
             if micro == 0:
                 optimizer.zero_grad()
                 row(f"s{step}.zero_grad")
-            with saved(), torch.autocast("cuda", dtype=autocast, enabled=autocast is not None):
-                if loss_of:
-                    loss = loss_of(model, batch)
-                elif last:
-                    out = model(**{**batch, "labels": batch["labels"][:, -last:]}, logits_to_keep=last)
-                    loss = out.loss
+            with around(model, micro + 1 == accumulate):
+                with saved(), torch.autocast("cuda", dtype=autocast, enabled=autocast is not None):
+                    if loss_of:
+                        loss = loss_of(model, batch)
+                    elif last:
+                        out = model(**{**batch, "labels": batch["labels"][:, -last:]}, logits_to_keep=last)
+                        loss = out.loss
+                    else:
+                        out = model(**batch)
+                        loss = out.loss
+                if accumulate > 1:
+                    loss = loss / accumulate
+                row(at + "forward")
+                if scaler:
+                    scaler.scale(loss).backward()
                 else:
-                    out = model(**batch)
-                    loss = out.loss
-            if accumulate > 1:
-                loss = loss / accumulate
-            row(at + "forward")
-            loss.backward()
-            row(at + "backward")
-        optimizer.step()
+                    loss.backward()
+                row(at + "backward")
+        if clip:
+            if scaler:
+                scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        if scaler:
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            optimizer.step()
         row(f"s{step}.step")
         if len(hold) < 3:
             if "inputs" not in hold:
@@ -238,10 +253,11 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
         if every and (step + 1) % every == 0:
             evaluate(f"s{step}.")
             row(f"s{step}.evaluated")
-    return {"steps": steps, "evaluation": [every, size, 2], "average": average, "hold": ",".join(hold) or "none", "config": model.config.to_dict(), "batches": batches, "lengths": lengths, **({"freeze": frozen} if frozen else {})}
+    return {"steps": steps, "evaluation": [every, size, 2], "average": average, "hold": ",".join(hold) or "none", "config": getattr(model, "module", model).config.to_dict(), "batches": batches, "lengths": lengths, **({"freeze": frozen} if frozen else {})}
 
 
-def exported(row, name, batches, steps=6, every=0, size=9, eager=False, frozen="", optimized=torch.optim.AdamW, saved=contextlib.nullcontext):
+def exported(row, name, batches, steps=6, every=0, size=9, eager=False, frozen="", optimized=torch.optim.AdamW, saved=contextlib.nullcontext,
+             ready=as_it_is, around=at_once):
     """A program of scripts/export, or the network that it is of, with batches of these sizes in turn."""
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../export"))
     import networks
@@ -256,8 +272,9 @@ def exported(row, name, batches, steps=6, every=0, size=9, eager=False, frozen="
         del program, model
     if frozen:
         freeze(module, frozen)
+    module, label = ready(row, module)
     optimizer = optimized(parameters)
-    row("model")
+    row(label)
 
     def evaluate(at):
         if eager:
@@ -282,13 +299,14 @@ def exported(row, name, batches, steps=6, every=0, size=9, eager=False, frozen="
         row(f"s{step}.input")
         optimizer.zero_grad()
         row(f"s{step}.zero_grad")
-        with saved():
-            out = module(*inputs)
-            row(f"s{step}.forward")
-            loss = F.cross_entropy(out, target)
-        row(f"s{step}.loss")
-        loss.backward()
-        row(f"s{step}.backward")
+        with around(module, True):
+            with saved():
+                out = module(*inputs)
+                row(f"s{step}.forward")
+                loss = F.cross_entropy(out, target)
+            row(f"s{step}.loss")
+            loss.backward()
+            row(f"s{step}.backward")
         optimizer.step()
         row(f"s{step}.step")
         if every and (step + 1) % every == 0:

@@ -5,6 +5,7 @@
     python scripts/loop/techniques.py GROUP     its programs, as JSON: name, network, and fields of a run
 
 `scripts/record/record.py techniques GROUP …` records a group."""
+import contextlib
 import functools
 import json
 import random
@@ -141,6 +142,18 @@ PACKED = [
     (7, "hf-neox", BLOCKS | {"checkpoint": "1"}), (2, "hf-gpt2", {"batch": 1}), (4, "hf-wide", NARROW | BLOCKS | {"batch": 1, "loss": "chunked:4"}),
 ]
 
+# One of several ranks under DistributedDataParallel, of which a part is trained: optimizer, network, further fields. `batch` is that of all ranks.
+PAIR, VIEW, EACH = {"data-parallel": 2}, {"gradient-as-bucket-view": True}, {"sync-each": True}
+RANKED = [
+    ("adamw", "hf-llama", PAIR | RANK_16), ("adamw", "hf-wide", PAIR | RANK_16 | NARROW | BLOCKS), ("adamw", "hf-gpt2", PAIR | {"lora": 8} | AUTOCAST),
+    ("adamw", "hf-wide", PAIR | RANK_64 | NARROW | TWICE | VIEW), ("adamw8bit", "hf-qwen2", PAIR | RANK_16 | BLOCKS | TWICE | EACH | {"batch": 4}),
+    ("paged-adamw8bit", "hf-wide", PAIR | RANK_64 | NESTED | NARROW | BLOCKS), ("adamw", "hf-llama", PAIR | RANK_16 | FOUR | NARROW | {"lora-dropout": 0.05}),
+    ("adamw", "hf-wide", PAIR | RANK_16 | EIGHT | NARROW | BLOCKS), ("adamw", "hf-llama", PAIR | RANK_16 | {"dora": True} | BLOCKS),
+    ("adamw", "hf-llama", {"data-parallel": 8, "batch": 8} | RANK_16 | BLOCKS | AUTOCAST), ("adamw", "hf-neox", PAIR | {"freeze": "*,!*layers.1*"}),
+    ("adamw", "hf-opt", PAIR | {"freeze": "*embed_tokens*"} | NARROW | VIEW), ("adamw", "gpt", PAIR | {"freeze": "tok,pos,blocks.0"}), ("adamw", "cnn", PAIR | {"freeze": "conv1"}),
+    ("adamw", "gpt", PAIR | {"freeze": "*,!*.bias", "precision": "autocast-bf16"}), ("adamw", "export-swiglu", PAIR | {"freeze": "*.0,*.bias"}),
+]
+
 
 def drawn(count, seed):
     """Combinations of techniques: network and fields, drawn at random."""
@@ -213,7 +226,7 @@ def program(name, network, fields):
 
 GROUPS: "dict[str, list]" = {"optimizers_torch": OF_TORCH, "optimizers_factored": FACTORED, "optimizers_bitsandbytes": OF_BITSANDBYTES,
                              "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS, "liger": LIGER, "liger_autocast": LIGER_AUTOCAST, "tuned": TUNED, "offloaded": OFFLOADED, "selected": SELECTED,
-                             "saved": SAVED, "last": LAST, "packed": PACKED,
+                             "saved": SAVED, "last": LAST, "packed": PACKED, "ranked": RANKED,
                              "combined": drawn(30, 49)}
 
 
@@ -404,6 +417,28 @@ def pinned_bytes():
     return torch.cuda.host_memory_stats().get("allocated_bytes.current", 0)
 
 
+def of_ranks(fields):
+    """What makes a rank of the network, under PyTorch's stand-in for a process group; nothing for a run on one device."""
+    if "data-parallel" not in fields:
+        return {}
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    import parallel
+
+    def ready(_, model):
+        dist.init_process_group(backend="fake", rank=0, world_size=fields["data-parallel"], store=FakeStore())
+        model = DistributedDataParallel(model, gradient_as_bucket_view=fields.get("gradient-as-bucket-view", False))
+        model.register_comm_hook(None, parallel.reduced)
+        return model, "model"
+
+    def around(model, last):
+        return contextlib.nullcontext() if last or fields.get("sync-each") else model.no_sync()
+
+    return {"ready": ready, "around": around}
+
+
 def run(row, case, host):
     """The training; returns the configuration of a network of transformers."""
     import torch
@@ -412,7 +447,8 @@ def run(row, case, host):
 
     fields, network = case["fields"], case["network"]
     offload = {"saved": host.saved(fields["save-on-cpu"])} if "save-on-cpu" in fields else {}
-    optimized, batch = optimizer_of(fields), fields["batch"]
+    optimized, batch = optimizer_of(fields), fields["batch"] // fields.get("data-parallel", 1)
+    frozen, ranks = fields.get("freeze", ""), of_ranks(fields)
     dtype = torch.bfloat16 if str(fields.get("precision")).startswith("bf16") else torch.float32
     autocast = torch.bfloat16 if str(fields.get("precision")).endswith("autocast-bf16") else None
     if network in CONFIGS:
@@ -422,19 +458,19 @@ def run(row, case, host):
                                      accumulate=fields.get("accumulate", 1), checkpoints=checkpoints_of(fields.get("checkpoint")), autocast=autocast,
                                      contexts=contexts_of(fields["checkpoint-save"]) if "checkpoint-save" in fields else None,
                                      last=fields.get("logits-to-keep", 0), texts=fields.get("packing", 0),
-                                     loss_of=loss_of(fields["loss"]) if "loss" in fields else None, **offload, **sizes)["config"]
+                                     loss_of=loss_of(fields["loss"]) if "loss" in fields else None, frozen=frozen, **ranks, **offload, **sizes)["config"]
     if network.startswith("export-"):
-        loops.exported(row, network[len("export-"):], (batch,), STEPS, optimized=optimized, **offload)
+        loops.exported(row, network[len("export-"):], (batch,), STEPS, optimized=optimized, frozen=frozen, **ranks, **offload)
         return None
     networks: dict[str, tuple] = {"mlp": (loops.mlp, loops.features), "gpt": (loops.Gpt, loops.tokens), "cnn": (loops.SimpleCnn, loops.pictures)}
     make, data = networks[network]
-    model = make()
+    model = loops.freeze(make(), frozen) if frozen else make()
     if "checkpoint-save" in fields:
         blocks = model.blocks if network == "gpt" else [torch.nn.Sequential(*model[number:number + 2]) for number in range(0, len(model) - 1, 2)]
         computed_again(blocks, contexts_of(fields["checkpoint-save"]))
         if network == "mlp":
             model = torch.nn.Sequential(*blocks, model[-1])
-    loops.in_turn(row, model, data, (batch,), steps=STEPS, optimized=optimized, **offload)
+    loops.in_turn(row, model, data, (batch,), steps=STEPS, optimized=optimized, amp=autocast, **ranks, **offload)
     return None
 
 

@@ -111,7 +111,11 @@ fn run(spec: &RunSpec, args: &OutputArgs, ui: &Ui) -> Result<(TrainResult, Optio
     let ranks = result.as_ref().map_or(&[][..], |result| &result.ranks[..]);
     let parameters = ranks.first().map(|rank| rank.parameters);
     let settings = &divided.settings;
-    let formula = Accounting::of(settings).model_states(parameters.unwrap_or(0), settings.ranks as u64, settings.stage);
+    let number = settings.ranks as u64;
+    let mut formula = Accounting::of(settings).model_states(parameters.unwrap_or(0), number, settings.stage);
+    // What is not trained has no gradients and no states.
+    let frozen_bytes = ranks.first().map_or(0, |rank| rank.frozen_bytes);
+    formula.parameter_bytes += frozen_bytes.div_ceil(if settings.stage.divides_parameters() { number } else { 1 });
     let session = &divided.session;
     let said: Vec<String> = session.warnings().into_iter().chain(divided.notes.iter().cloned()).collect();
     let found = TrainResult {

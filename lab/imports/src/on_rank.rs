@@ -35,6 +35,8 @@ impl<'a, A: Sync, N: 'a> OnRank<'a, A, N> {
     }
 
     fn build_at(&self, at: &Places<'_>) -> memcore::Result<Arc<N>> {
+        // A network that is built in steps frees what the step before left.
+        drop(self.built.lock().unwrap_or_else(PoisonError::into_inner).take());
         let network = Arc::new((self.network)(at)?);
         *self.built.lock().unwrap_or_else(PoisonError::into_inner) = Some(network.clone());
         Ok(network)

@@ -28,7 +28,7 @@ pub use gpt::causal_mask;
 pub use lora::{LORA_ALPHA, Lora, LoraTarget};
 pub use network::{Architecture, Defaults, Input, Loss, Model, Places, Task};
 pub use options::ModelOptions;
-pub use pieces::{Measured, measured};
+pub use pieces::{Measured, MeasuredParameter, measured};
 pub use quantized::Quantized;
 pub use recompute::Recompute;
 

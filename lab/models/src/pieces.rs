@@ -15,26 +15,39 @@ use super::Architecture;
 pub struct Measured {
     /// Number of pieces.
     pub pieces: usize,
-    /// Piece and number of values of each parameter, in the order of their creation.
-    pub parameters: Vec<(usize, usize)>,
-    /// Piece and number of values of each parameter that a piece computes with but another one owns, if each piece were on a device of its own.
-    pub copies: Vec<(usize, usize)>,
+    /// The parameters, in the order of their creation.
+    pub parameters: Vec<MeasuredParameter>,
+    /// Parameters that a piece computes with but another one owns, if each piece were on a device of its own.
+    pub copies: Vec<MeasuredParameter>,
+}
+
+/// A parameter without values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeasuredParameter {
+    /// The piece that it belongs to.
+    pub piece: usize,
+    /// Number of its values.
+    pub values: usize,
+    /// Type of its values.
+    pub dtype: DType,
+    /// True if it has a gradient.
+    pub is_trained: bool,
 }
 
 impl Measured {
     /// Whether all parameters of a piece are made before those of the next one.
     pub fn in_order(&self) -> bool {
-        self.parameters.is_sorted_by_key(|(piece, _)| *piece)
+        self.parameters.is_sorted_by_key(|parameter| parameter.piece)
     }
 }
 
-/// Measures a network by building it without values, each piece on a device of its own.
+/// Measures a network in this type by building it without values, each piece on a device of its own. `tuned` says which adapters it has and what is not trained.
 ///
 /// # Errors
 /// Sizes that do not fit together.
-pub fn measured(architecture: &dyn Architecture) -> Result<Measured> {
+pub fn measured(architecture: &dyn Architecture, dtype: DType, tuned: impl Fn(Init) -> Init) -> Result<Measured> {
     let device = || Device::builder(Arc::new(Meta::default())).build();
-    let init = Init::new(&device(), DType::F32, 0);
+    let init = tuned(Init::new(&device(), dtype, 0));
     let devices: RefCell<Vec<Device>> = RefCell::default();
     let at = |piece: usize| {
         let mut devices = devices.borrow_mut();
@@ -54,7 +67,8 @@ pub fn measured(architecture: &dyn Architecture) -> Result<Measured> {
     let sized = |parameter: &Parameter| {
         let array = parameter.array();
         let piece = devices.iter().position(|device| array.device().is_same(device));
-        (piece.unwrap_or(0), array.numel())
+        let (values, dtype) = (array.numel(), array.dtype());
+        MeasuredParameter { piece: piece.unwrap_or(0), values, dtype, is_trained: parameter.is_trained() }
     };
     let parameters = init.parameters().iter().map(sized).collect();
     let copies = init.copies().iter().map(|copied| sized(&copied.copy)).collect();

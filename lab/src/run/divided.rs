@@ -37,7 +37,7 @@ impl Divided {
         let settings = DataParallelSettings {
             ranks: parallel.data_parallel.unwrap_or(1),
             stage,
-            master_weights: parallel.zero.is_some() && session.run.precision.dtype() != DType::F32,
+            master_weights: parallel.zero.is_some() && session.run.trained_dtype() != DType::F32,
             gradient_as_bucket_view: parallel.gradient_as_bucket_view.unwrap_or(false),
             sync_each: parallel.sync_each.unwrap_or(false),
             run: session.run.clone(),

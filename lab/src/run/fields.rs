@@ -13,15 +13,13 @@ pub const RIVALS: [(&str, &str); 4] =
     [("model", "model-file"), ("load", "resume"), ("batch", "batches"), ("load-in-4bit", "load-in-8bit")];
 
 /// Fields that cannot be combined.
-const EXCLUSIVE: [(&str, &str); 27] = [
+const EXCLUSIVE: [(&str, &str); 25] = [
     ("lora", "freeze"),
     ("lora", "adversary"),
     ("lora", "channels-last"),
-    ("lora", "data-parallel"),
     ("lora", "devices"),
     ("lora", "ema"),
     ("freeze", "adversary"),
-    ("freeze", "data-parallel"),
     ("freeze", "devices"),
     ("save-on-cpu", "adversary"),
     ("save-on-cpu", "data-parallel"),

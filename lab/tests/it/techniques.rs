@@ -135,6 +135,12 @@ fn some_blocks_are_refused_where_there_are_none() {
     }
 }
 
+/// One of several ranks that train a part of a network: adapters, or parameters that are not frozen.
+#[test]
+fn ranks_of_a_part_take_what_pytorch_takes() {
+    compare("ranked", 16);
+}
+
 /// Combinations that were drawn at random.
 #[test]
 fn techniques_together_take_what_the_libraries_take() {

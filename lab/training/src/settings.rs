@@ -199,6 +199,11 @@ impl RunSettings {
         }
     }
 
+    /// The type of the parameters that are trained: adapters are float32 beside weights of 16 bits (PEFT's `autocast_adapter_dtype`).
+    pub fn trained_dtype(&self) -> DType {
+        if self.lora.is_some() { DType::F32 } else { self.precision.dtype() }
+    }
+
     /// Sorts parameters from the order of their creation into that of `model.parameters()`. Adapters are made where they stand there, so that a network
     /// with adapters, of which nothing else is trained, keeps its order.
     pub fn in_optimizer_order(&self, architecture: &dyn Architecture, parameters: Vec<Parameter>) -> Vec<Parameter> {

@@ -24,7 +24,7 @@ impl Accounting {
 
     /// Figures for a run with these settings.
     pub fn of(settings: &DataParallelSettings) -> Self {
-        let size = settings.run.precision.dtype().size();
+        let size = settings.run.trained_dtype().size();
         let (wide, master) = if settings.master_weights { (4, 4) } else { (size, 0) };
         Self { parameter: size, gradient: size, optimizer: states(&settings.run.optimizer) * wide + master }
     }

@@ -27,6 +27,7 @@ mod partition;
 mod rank;
 mod reducer;
 mod settings;
+mod sharded;
 mod tally;
 mod unit;
 

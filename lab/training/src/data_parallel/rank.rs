@@ -7,7 +7,7 @@ use lab_base::error::{Error, Result};
 use lab_models::{Architecture, Model};
 use memcore::Device;
 
-use super::build::{Built, build};
+use super::build::{Built, build, trained};
 use super::collective::Sent;
 use super::reducer::Replica;
 use super::settings::{DataParallelSettings, Stage};
@@ -25,6 +25,8 @@ pub struct RankFigures {
     pub rank: usize,
     /// Trained values of the whole network.
     pub parameters: u64,
+    /// Bytes of the whole network's frozen parameters.
+    pub frozen_bytes: u64,
     /// Values that this rank's optimizer updates: all, or those of its shards.
     pub owned: u64,
     /// Padding values that make the shards equal.
@@ -74,6 +76,7 @@ pub struct Rank<S = ModelStep> {
     number: usize,
     trainer: Trainer<S>,
     tally: Arc<Tally>,
+    frozen_bytes: u64,
     owned: u64,
     padding: u64,
     units: usize,
@@ -135,6 +138,8 @@ impl<S: TrainStep> Rank<S> {
             0 => model.parameter_count(),
             _ => units.iter().map(|unit| unit.partition.owned(number as u64)).sum(),
         };
+        let frozen = model.parameters.iter().filter(|parameter| !parameter.is_trained());
+        let frozen_bytes = frozen.map(|parameter| parameter.array().nbytes()).sum();
         let padding = units.iter().map(|unit| unit.partition.padding()).sum();
         let units = units.len();
         let mut run = settings.run.clone();
@@ -147,12 +152,12 @@ impl<S: TrainStep> Rank<S> {
         run.check()?;
         let update = Update::with(&run, Some(optimizer));
         let before_forward = reducer.map(|reducer| {
-            let parameters = model.parameters.clone();
+            let parameters = trained(&model.parameters);
             Box::new(move || reducer.before_forward(&parameters)) as BeforeForward
         });
         let phases = step(Share { model, update, run, before_forward, gatherings })?;
         let trainer = Trainer::new(phases, std::slice::from_ref(device), "");
-        Ok(Self { device: device.clone(), number, trainer, tally, owned, padding, units })
+        Ok(Self { device: device.clone(), number, trainer, tally, frozen_bytes, owned, padding, units })
     }
 
     /// Takes one optimizer step with this rank's share of a batch.
@@ -176,6 +181,7 @@ impl<S: TrainStep> Rank<S> {
         RankFigures {
             rank: self.number,
             parameters: self.trainer.parameter_count(),
+            frozen_bytes: self.frozen_bytes,
             owned: self.owned,
             padding: self.padding,
             units: self.units,

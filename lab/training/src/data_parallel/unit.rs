@@ -1,5 +1,6 @@
 //! Parameters that are divided together: a flat array of all of them, and a shard for each rank.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use memcore::autograd::{Function, Grads, Needs, Saved, record};
@@ -15,7 +16,6 @@ use super::tally::Tally;
 /// Settings shared by all units of a rank.
 pub(super) struct Kind<'a> {
     pub(super) device: &'a Device,
-    pub(super) dtype: DType,
     pub(super) stage: Stage,
     pub(super) rank: u64,
     pub(super) ranks: u64,
@@ -49,23 +49,23 @@ struct Gradients {
 }
 
 impl Unit {
-    /// Makes a unit for parameters of these sizes. It is whole at first, so that they can be initialized; [`Unit::release`] leaves only the shard.
-    pub(crate) fn new(kind: &Kind<'_>, sizes: &[usize]) -> memcore::Result<Self> {
+    /// Makes a unit for parameters of this type and these sizes. It is whole at first, so that they can be initialized; [`Unit::release`] leaves only the shard.
+    pub(crate) fn new(kind: &Kind<'_>, dtype: DType, sizes: &[usize]) -> memcore::Result<Self> {
         let partition = Partition::new(sizes.iter().map(|size| *size as u64).sum(), kind.ranks);
         let (all, part) = ([partition.padded() as usize], [partition.shard() as usize]);
         let divided = kind.stage.divides_parameters();
         let _op = context::op("flat_param");
         let (flat, shard) = if divided {
-            let flat = Array::unbacked(kind.device, &all, kind.dtype, Category::Workspace)?;
-            (flat, Array::empty_as(kind.device, &part, kind.dtype, Category::Parameter)?)
+            let flat = Array::unbacked(kind.device, &all, dtype, Category::Workspace)?;
+            (flat, Array::empty_as(kind.device, &part, dtype, Category::Parameter)?)
         } else {
-            let flat = Array::empty_as(kind.device, &all, kind.dtype, Category::Parameter)?;
+            let flat = Array::empty_as(kind.device, &all, dtype, Category::Parameter)?;
             let shard = flat.narrow(0, partition.start(kind.rank) as usize, part[0])?;
             (flat, shard)
         };
         Ok(Self {
             device: kind.device.clone(),
-            dtype: kind.dtype,
+            dtype,
             partition,
             parameters: sizes.len(),
             flat,
@@ -166,15 +166,39 @@ impl Unit {
 
 /// The divided parameters of a piece of a network: gathered before it runs, forward or backward, and freed when it is done.
 #[derive(Clone)]
-pub struct Gathering(pub(super) Arc<Unit>);
+pub struct Gathering {
+    /// Parameters that are trained: they are freed in backward with the last of their gradients.
+    pub(super) trained: Vec<Arc<Unit>>,
+    /// Frozen ones: they are freed with the gradient of the piece's input, and with those of the trained ones if the input has none.
+    pub(super) frozen: Vec<Arc<Unit>>,
+    /// True if the piece's input has a gradient.
+    has_input_gradient: Arc<AtomicBool>,
+}
 
 impl Gathering {
+    pub(super) fn new(trained: Vec<Arc<Unit>>, frozen: Vec<Arc<Unit>>) -> Self {
+        Self { trained, frozen, has_input_gradient: Arc::default() }
+    }
+
+    fn units(&self) -> impl Iterator<Item = &Arc<Unit>> {
+        self.trained.iter().chain(&self.frozen)
+    }
+
+    /// Frees the frozen parameters after the last gradient of the trained ones, if nothing of the piece is computed after it.
+    pub(super) fn after_gradients(&self) -> memcore::Result<()> {
+        if self.has_input_gradient.load(Ordering::Relaxed) { Ok(()) } else { self.end_of_frozen() }
+    }
+
+    fn end_of_frozen(&self) -> memcore::Result<()> {
+        self.frozen.iter().try_for_each(|unit| unit.release())
+    }
+
     /// Gathers the parameters before the piece's forward pass.
     ///
     /// # Errors
     /// Those of the device.
     pub fn begin(&self) -> memcore::Result<()> {
-        self.0.gather()
+        self.units().try_for_each(|unit| unit.gather())
     }
 
     /// Frees the parameters after the piece's forward pass. Without it they stay, until their gradients exist, for another piece that needs them.
@@ -182,7 +206,19 @@ impl Gathering {
     /// # Errors
     /// Those of the device.
     pub fn end(&self) -> memcore::Result<()> {
-        self.0.release()
+        self.units().try_for_each(|unit| unit.release())
+    }
+
+    /// Returns an input of the piece with whose gradient frozen parameters are freed.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(super) fn input(&self, x: &Tensor) -> memcore::Result<Tensor> {
+        self.has_input_gradient.store(x.requires_grad(), Ordering::Relaxed);
+        if self.frozen.is_empty() || !x.requires_grad() {
+            return Ok(x.clone());
+        }
+        record(x.array().clone(), &[x], |_| Ok(Box::new(AtPiece { gathering: self.clone(), is_end: true })))
     }
 
     /// Returns a result of the piece before whose backward pass the parameters are gathered.
@@ -190,7 +226,7 @@ impl Gathering {
     /// # Errors
     /// Those of the device.
     pub fn result(&self, y: &Tensor) -> memcore::Result<Tensor> {
-        record(y.array().clone(), &[y], |_| Ok(Box::new(BeforeBackward(self.0.clone()))))
+        record(y.array().clone(), &[y], |_| Ok(Box::new(AtPiece { gathering: self.clone(), is_end: false })))
     }
 }
 
@@ -205,7 +241,7 @@ pub(super) struct Gathered {
 impl Module for Gathered {
     fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
         self.gathering.begin()?;
-        let y = self.inner.forward(x)?;
+        let y = self.inner.forward(&self.gathering.input(x)?)?;
         if !self.stays {
             self.gathering.end()?;
         }
@@ -213,16 +249,23 @@ impl Module for Gathered {
     }
 }
 
-/// Passes a gradient on unchanged, and gathers the unit whose own nodes come next in backward.
-struct BeforeBackward(Arc<Unit>);
+/// Passes a gradient on unchanged: before a piece's own nodes, whose units are gathered, or after them.
+struct AtPiece {
+    gathering: Gathering,
+    is_end: bool,
+}
 
-impl Function for BeforeBackward {
+impl Function for AtPiece {
     fn name(&self) -> &'static str {
-        "PreBackward"
+        if self.is_end { "PostBackward" } else { "PreBackward" }
     }
 
     fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> memcore::Result<Grads> {
-        self.0.gather()?;
+        if self.is_end {
+            self.gathering.end()?
+        } else {
+            self.gathering.begin()?
+        }
         Ok(grads)
     }
 }

@@ -4,7 +4,7 @@ use lab_base::error::{Error, Result};
 use lab_models::{Architecture, Task, measured};
 use memcore::amp::Autocast;
 use memcore::nn::{Init, Module, Sequential, Training};
-use memcore::{Device, Tensor, context, ops};
+use memcore::{DType, Device, Tensor, context, ops};
 
 use super::stage::Stage;
 use super::staged::{Built, PipelineSettings, Staged};
@@ -77,10 +77,10 @@ pub(super) fn build(
 
 /// Bytes of each piece's parameters in float32.
 fn piece_bytes(architecture: &dyn Architecture) -> Result<Vec<u64>> {
-    let measured = measured(architecture)?;
+    let measured = measured(architecture, DType::F32, |init| init)?;
     let mut bytes = vec![0; measured.pieces];
-    for (piece, values) in measured.parameters.iter().chain(&measured.copies) {
-        bytes[*piece] += 4 * *values as u64;
+    for parameter in measured.parameters.iter().chain(&measured.copies) {
+        bytes[parameter.piece] += 4 * parameter.values as u64;
     }
     Ok(bytes)
 }
