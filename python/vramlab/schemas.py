@@ -1234,6 +1234,18 @@ class Point(TypedDict, total=False):
     parameters: dict[str, Any]
     run: TrainV1
     predicted: Optional[Predicted]
+    on_card: Optional[PointOnCard]
+
+
+class PointOnCard(TypedDict, total=False):
+    """What a process takes on the card at a point. Bytes."""
+
+    lower_bytes: int
+    expected_bytes: int
+    upper_bytes: int
+    fits: Optional[bool]
+    missing_bytes: Optional[int]
+    basis: str
 
 
 class PolicyResult(TypedDict, total=False):

@@ -20,6 +20,7 @@ use serde_json::Value;
 
 pub use document::{CAUSES, LeftOut, NOTHING, document, left_out};
 pub use fit::{FITTED, fitted};
+pub use halves::{Tried, tried_halves};
 pub use judged::own_context;
 use judged::{judged, said_to_fit};
 use tables::{FOLDER, named};

@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
-use lab::results::{Findings, Point, Predicted, ScanResult, TrainResult};
-use lab::run::{DeviceSpec, ParallelSpec, RunSpec};
+use lab::results::{Findings, Point, PointOnCard, Predicted, ScanResult, TrainResult};
+use lab::run::{DeviceSpec, Paper, ParallelSpec, RunSpec};
 use memcore::backend::Meta;
 use serde_json::Value;
 
 use super::outcome::{execute, out_of_memory};
 use super::plan::{Plan, on_paper};
+use super::predict::prediction;
+use super::workspaces::Workspaces;
 use super::{profile, shard};
 use crate::args::{Cli, Command, HtmlArgs, Invocation, OutputArgs, RecordArgs, ScanArgs, axes};
 use crate::exit::{Code, Failure, Result};
@@ -89,8 +91,13 @@ pub(super) fn run(
             }
         }
     }
-    let failed: Vec<Option<Code>> = done.iter().map(|done| done.failed).collect();
-    let found = ScanResult { shard, ..result(invocation, &specs, done, note, page.html.is_some()) };
+    let mut failed: Vec<Option<Code>> = done.iter().map(|done| done.failed).collect();
+    let mut found = ScanResult { shard, ..result(invocation, &specs, done, note, page.html.is_some()) };
+    on_card(invocation, &specs, &mut found, ui)?;
+    for (failed, point) in failed.iter_mut().zip(&found.results) {
+        let is_no = point.on_card.is_some_and(|on_card| on_card.fits == Some(false));
+        *failed = failed.or(is_no.then_some(Code::Check));
+    }
     tell_warnings(&found, ui);
     output::deliver_findings(ui, args, page.html.as_ref(), &found)?;
     end(&failed, ui, points.len())
@@ -225,10 +232,36 @@ fn result(invocation: &Invocation, specs: &[RunSpec], done: Vec<Done>, note: Opt
         let value = |name: &String| (name.clone(), run.settings.get(name).cloned().unwrap_or_default());
         let backend = run.device.as_ref().map(|device| device.backend.clone()).unwrap_or_default();
         let predicted = (page && spec.device.backend.is_some()).then(|| predicted_on(spec, &backend)).flatten();
-        Point { parameters: names.iter().map(value).collect(), predicted, run }
+        Point { parameters: names.iter().map(value).collect(), predicted, run, on_card: None }
     };
     let results = done.into_iter().zip(specs).map(point).collect();
     ScanResult { results, interrupted, notes: note.into_iter().collect(), parameters: names.clone(), shard: None }
+}
+
+/// Gives each predicted point the three figures and the verdict that it has alone.
+///
+/// # Errors
+/// A Python that cannot be asked.
+fn on_card(invocation: &Invocation, specs: &[RunSpec], found: &mut ScanResult, ui: &Ui) -> Result<()> {
+    let Command::Predict(args) = &invocation.cli.command else { return Ok(()) };
+    let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
+    let paper = on_paper().with_workspaces_of(&workspaces);
+    for (point, spec) in found.results.iter_mut().zip(specs) {
+        point.on_card = of_point(spec, &paper, &point.run);
+    }
+    Ok(())
+}
+
+/// What a point takes on the card; `None` without a limit, and if its batch alone is beyond any device.
+fn of_point(spec: &RunSpec, paper: &Paper<'_>, run: &TrainResult) -> Option<PointOnCard> {
+    let mut figures = paper.figures(spec).ok()?;
+    let room = figures.room.as_mut()?;
+    if run.out_of_memory.is_some() {
+        (room.reserved_bytes, room.surely) = (None, false);
+    } else if let Some(peak) = &run.peak {
+        figures.with_at_least(peak.bytes, peak.reserved_bytes);
+    }
+    prediction(spec, paper, &figures, None).ok().map(|found| PointOnCard::of(&found))
 }
 
 /// Predicts the peaks of allocated and reserved bytes by a dry run with enough memory.

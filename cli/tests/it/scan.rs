@@ -74,6 +74,25 @@ fn names_and_switches_can_be_scanned() {
 }
 
 #[test]
+fn a_point_has_the_figures_and_the_verdict_that_it_has_alone() {
+    let words = ["predict", "--model", "gpt2", "--steps", "1", "--gpu", "16GiB"];
+    let scan = run(&[&words[..], &["-L", "batch", "1,8,16", "--json", "-"]].concat());
+    assert_eq!(scan.code, Some(1), "{}", scan.stderr);
+    let scan: Value = serde_json::from_str(&scan.stdout).unwrap();
+    let points = scan["results"].as_array().unwrap();
+    let verdicts: Vec<&Value> = points.iter().map(|point| &point["on_card"]["fits"]).collect();
+    assert_eq!(verdicts, [&value!(true), &Value::Null, &value!(false)]);
+    assert!(scan["sentence"].as_str().unwrap().contains("1 of 3 fit, 1 perhaps"), "{}", scan["sentence"]);
+    for (batch, point) in ["1", "8", "16"].iter().zip(points) {
+        let alone = run(&[&words[..], &["--batch", batch, "--json", "-"]].concat());
+        let alone: Value = serde_json::from_str(&alone.stdout).unwrap();
+        for name in ["lower_bytes", "expected_bytes", "upper_bytes", "fits", "basis"] {
+            assert_eq!(point["on_card"][name], alone[name], "batch {batch}: {name}");
+        }
+    }
+}
+
+#[test]
 fn a_point_that_does_not_fit_is_a_row() {
     let words =
         ["predict", "--model", "gpt2", "--steps", "1", "--gpu", "16GiB", "-L", "batch", "1,64,2", "--json", "-"];

@@ -117,7 +117,15 @@ pub const ALL: &[Card] = &[
         seen(1577, "meta-llama/llama#918"),
         context(355, 377, "meta-llama/llama#918"),
     ),
-    card("v100-32", "Tesla V100 32GB", 70, 80, seen(3174, "liucongg/ChatGLM-Finetuning#73"), CONTEXT),
+    card(
+        "v100-32",
+        "Tesla V100 32GB",
+        70,
+        80,
+        seen(3174, "liucongg/ChatGLM-Finetuning#73"),
+        context(355, 377, "meta-llama/llama#918 on a V100 16GB: the same chip"),
+    ),
+    card("rtx8000", "Quadro RTX 8000", 75, 72, seen(4745, "SkyworkAI/SkyReels-V1#78"), CONTEXT),
     card(
         "rtx3060",
         "GeForce RTX 3060 12GB",
@@ -135,10 +143,10 @@ pub const ALL: &[Card] = &[
         seen(776, "sshan-zhao/GASDA#19"),
         context(168, 190, "meta-llama/codellama#82"),
     ),
-    card("rtx3070ti", "GeForce RTX 3070 Ti", 86, 48, labelled(8), CONTEXT),
+    card("rtx3070ti", "GeForce RTX 3070 Ti", 86, 48, labelled(8), GA104),
     card("rtx3080-10", "GeForce RTX 3080 10GB", 86, 68, seen(978, "zai-org/CogVideo#34"), CONTEXT),
     card("rtx3080-12", "GeForce RTX 3080 12GB", 86, 70, labelled(12), CONTEXT),
-    card("rtx3080ti", "GeForce RTX 3080 Ti", 86, 80, labelled(12), CONTEXT),
+    card("rtx3080ti", "GeForce RTX 3080 Ti", 86, 80, labelled(12), GA102),
     card(
         "rtx3090",
         "GeForce RTX 3090",
@@ -193,13 +201,16 @@ pub const ALL: &[Card] = &[
         seen(3136, MESSAGES),
         context(584, 630, "Wan-Video/Wan2.1#465, TrajectoryCrafter/TrajectoryCrafter#20"),
     ),
+    card("a4000", "RTX A4000", 86, 48, seen(1561, "DengKaiCQ/VGGT-Long#6"), GA104),
     card("a5000", "RTX A5000", 86, 64, seen(2367, "Magicboomliu/Accelerator-Simple-Template#7"), CONTEXT),
     card("a6000", "RTX A6000", 86, 84, seen(4754, MESSAGES), CONTEXT),
     card("a10", "A10", 86, 72, seen(2206, SAME_AS_A10G), CONTEXT),
     card("a10g", "A10G", 86, 80, seen(2206, MESSAGES), context(271, 293, "meta-pytorch/torchtune#229")),
     card("a40", "A40", 86, 84, seen(4439, SAME_AS_L40S), CONTEXT),
     card("l4", "L4", 89, 58, seen(2203, MESSAGES), context(220, 251, "ArcInstitute/evo2#190")),
+    card("l40", "L40", 89, 142, seen(4440, "QwenLM/Qwen3-VL#2097"), AD102),
     card("l40s", "L40S", 89, 142, seen(4439, MESSAGES), AD102),
+    card("rtx6000ada", "RTX 6000 Ada Generation", 89, 142, seen(4443, "DINGYANB/MTVCrafter#21"), AD102),
     card("a100-40", "A100 40GB", 80, 108, seen(3950, "TianheWu/CoSeR#10"), GA100),
     card("a100-80", "A100 80GB", 80, 108, seen(7915, MESSAGES), GA100),
     card("h100", "H100 80GB", 90, 132, seen(7911, "vllm-project/vllm#27508"), GH100),
@@ -210,6 +221,13 @@ pub const ALL: &[Card] = &[
 /// Context of both A100: what messages show on either, which are the same chip.
 const GA100: Context =
     context(398, 512, "HiDream-ai/VAREdit#6 on an A100 80GB, TianheWu/CoSeR#10 on an A100 40GB: the same chip");
+
+/// Context of the RTX A4000, and of the GeForce of the same chip with as many multiprocessors.
+const GA104: Context =
+    context(199, 221, "DengKaiCQ/VGGT-Long#6 on an RTX A4000: the same chip as that of an RTX 3070 Ti");
+
+/// Context of the RTX 3080 Ti: what a message shows on a card of the same chip with as many multiprocessors.
+const GA102: Context = context(271, 293, "meta-pytorch/torchtune#229 on an A10G: the same chip");
 
 /// Context of the L40S: what messages show on two cards of the same chip with as many multiprocessors.
 const AD102: Context =
@@ -395,6 +413,10 @@ mod tests {
             ("NVIDIA H100 80GB HBM3", "h100"),
             ("NVIDIA H100 PCIe", "h100"),
             ("NVIDIA L40S", "l40s"),
+            ("NVIDIA L40", "l40"),
+            ("NVIDIA RTX 6000 Ada Generation", "rtx6000ada"),
+            ("NVIDIA RTX A4000", "a4000"),
+            ("Quadro RTX 8000", "rtx8000"),
         ] {
             assert_eq!(Card::named(printed).map(|card| card.name), Some(name), "{printed}");
         }

@@ -89,7 +89,7 @@ pub use run::{
     RankResult, RingBytes, ScopeBytes, SentBytes, StageResult, StatesResult, TIGHT, TechniqueResult, TopScope,
     TrainResult, WorkspaceSource, by_category,
 };
-pub use scan::{Point, Predicted, ScanResult};
+pub use scan::{Point, PointOnCard, Predicted, ScanResult};
 pub use self_check::SelfCheck;
 pub use shard::Shard;
 pub use snapshot::{

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use lab_base::bands::Basis;
 use lab_base::figures::{lacking, short};
 use lab_base::section::{Cell, Chart, Section, Series, Shape, Table};
 use serde::{Deserialize, Serialize};
@@ -9,8 +10,9 @@ use serde_json::{Map, Value};
 
 use super::command;
 use super::findings::{Findings, plain, settings_table};
+use super::on_card::OnCard;
 use super::premise::{self, Premise};
-use super::run::TrainResult;
+use super::run::{Prediction, TrainResult};
 use super::shard::Shard;
 
 /// Maximum number of lines of a chart; if there are more, no chart is drawn.
@@ -45,6 +47,43 @@ pub struct Point {
     /// Memory of a dry run with the same settings; null if none was asked for, or if it cannot be predicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Predicted>,
+    /// What a process takes on the card, and whether it fits, as the prediction of this run alone says; absent without a limit, and where it was trained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_card: Option<PointOnCard>,
+}
+
+/// What a process takes on the card at a point. Bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PointOnCard {
+    /// The least that a card may show.
+    pub lower_bytes: u64,
+    /// What is expected.
+    pub expected_bytes: u64,
+    /// The most that a card may show.
+    pub upper_bytes: u64,
+    /// True if the upper figure fits, false if the lower one does not, else null.
+    pub fits: Option<bool>,
+    /// What is missing, where it is not expected to complete.
+    pub missing_bytes: Option<u64>,
+    /// What decides how far a card may be from what is expected.
+    pub basis: Basis,
+}
+
+impl PointOnCard {
+    /// The figures of a prediction.
+    pub fn of(found: &Prediction) -> Self {
+        let OnCard { lower_bytes, expected_bytes, upper_bytes, basis, .. } = found.on_card;
+        let (fits, missing_bytes) = (found.fits, found.needs.missing_bytes);
+        Self { lower_bytes, expected_bytes, upper_bytes, fits, missing_bytes, basis }
+    }
+
+    fn in_short(self) -> String {
+        match self.fits {
+            Some(true) => "yes".into(),
+            Some(false) => lacking(self.missing_bytes),
+            None => "perhaps".into(),
+        }
+    }
 }
 
 /// Memory of a dry run, with enough memory.
@@ -113,10 +152,11 @@ impl ScanResult {
         let row = |point: &Point| -> Vec<Cell> {
             let run = &point.run;
             let number = |value: Option<f64>| value.map_or_else(Cell::unknown, Cell::Number);
-            let fits = match &run.out_of_memory {
-                Some(failed) => Cell::Text(lacking(failed.missing_bytes)),
-                None if run.limited() => Cell::Text("yes".into()),
-                None => Cell::unknown(),
+            let fits = match (point.on_card, &run.out_of_memory) {
+                (Some(on_card), _) => Cell::Text(on_card.in_short()),
+                (None, Some(failed)) => Cell::Text(lacking(failed.missing_bytes)),
+                (None, None) if run.limited() => Cell::Text("yes".into()),
+                (None, None) => Cell::unknown(),
             };
             let last_loss = run.losses.as_ref().and_then(|losses| *losses.last()?);
             let known = |figure: Option<f64>| figure.filter(|_| run.out_of_memory.is_none());
@@ -255,13 +295,21 @@ impl Findings for ScanResult {
 
     fn title(&self) -> String {
         let by = self.parameters.join(" and ");
-        let runs = self.results.iter().map(|point| &point.run);
-        let limited = runs.clone().any(|run| run.limited() || run.out_of_memory.is_some());
+        let limited = self.results.iter().any(|Point { run, .. }| run.limited() || run.out_of_memory.is_some());
         let peaks = || self.results.iter().filter_map(|point| point.finished(|peak| peak.bytes));
         match (peaks().min(), peaks().max()) {
             _ if limited => {
-                let fit = runs.filter(|run| run.out_of_memory.is_none()).count();
-                format!("Peaks by {by}: {fit} of {} fit", self.results.len())
+                let fits = |point: &&Point| match point.on_card {
+                    Some(on_card) => on_card.fits == Some(true),
+                    None => point.run.out_of_memory.is_none(),
+                };
+                let perhaps = |point: &&Point| point.on_card.is_some_and(|on_card| on_card.fits.is_none());
+                let fit = self.results.iter().filter(fits).count();
+                let also = match self.results.iter().filter(perhaps).count() {
+                    0 => String::new(),
+                    perhaps => format!(", {perhaps} perhaps"),
+                };
+                format!("Peaks by {by}: {fit} of {} fit{also}", self.results.len())
             }
             (Some(least), Some(most)) => format!("Peaks by {by}: {} to {}", short(least), short(most)),
             _ => format!("Peaks by {by}"),

@@ -1,7 +1,8 @@
 //! Fits the bands: how far cards were outside of what was said, by what decides it.
 //!
 //! One rule for every kind, and no constant for a row. The share of the rows of a kind that may stay outside is small and the same for every kind; each source
-//! weighs the same in it, however many rows it has. Few rows widen a band. A kind with too few rows has the widest, and none is narrower than PyTorch's requests.
+//! weighs the same in it, however many rows it has. Few rows widen a band. None is narrower than repeated runs of one program differ, and a library's kind
+//! begins as wide as they differ at most: only further sources narrow it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -25,9 +26,13 @@ pub(super) const LEAST_ROWS: usize = 5;
 /// Thousandths by which a band goes beyond what was seen, at least.
 pub(super) const LEAST_MARGIN: f64 = 5.0;
 
+/// Thousandths by which the reserved memory of 100 programs differed from run to run on eight H100: nine of ten programs, and the most. No row here is from them.
+pub(super) const NINE_OF_TEN_DIFFER: u64 = 44;
+pub(super) const THE_MOST_DIFFER: u64 = 259;
+
 /// Bands that no row here decides.
 const GIVEN: [(Basis, u64, &str); 2] = [
-    (Basis::Ranks, 44, "repeated runs of 100 programs on eight H100, nine of ten"),
+    (Basis::Ranks, NINE_OF_TEN_DIFFER, "repeated runs of 100 programs on eight H100, nine of ten"),
     (Basis::Own, 0, "the figures are this program's own"),
 ];
 
@@ -58,40 +63,64 @@ impl Fit {
     }
 }
 
-/// The kind whose rows a kind is fitted with. What cuDNN named with no range was what a card took, all of 9,013 on an H200: so it is a measured one. Where only
-/// cuBLASLt may take more, as before capability 9.0, the rows are those of such cards, although another release of cuDNN named them.
+/// The kind whose rows a kind is fitted with. Workspaces that were measured, and those that cuDNN named with no range, are a card's own (all of 9,013 on an
+/// H200), so PyTorch's requests decide beside them. Where only cuBLASLt may take more, as before capability 9.0, the rows are those of such cards, although
+/// another release of cuDNN named them.
 fn fitted_with(basis: Basis) -> Basis {
     match basis {
-        Basis::WorkspacesAsked => Basis::WorkspacesMeasured,
+        Basis::WorkspacesMeasured | Basis::WorkspacesAsked => Basis::Requests,
         Basis::WorkspacesAskedInARange => Basis::WorkspacesOfAnotherRelease,
         other => other,
     }
 }
 
+/// The narrowest band of a kind with rows of so many sources.
+///
+/// Of `sources + 1` sources in any order the last is the farthest on one side or the other in two of `sources + 1` cases. A library's kind keeps that part of
+/// the most that programs differ.
+fn least(basis: Basis, sources: usize) -> (u64, u64) {
+    match basis {
+        Basis::Own => (0, 0),
+        Basis::Requests
+        | Basis::RequestsElsewhere
+        | Basis::WorkspacesMeasured
+        | Basis::WorkspacesAsked
+        | Basis::Ranks => (0, NINE_OF_TEN_DIFFER),
+        _ => {
+            let kept = (2 * THE_MOST_DIFFER).div_ceil(sources as u64 + 1).min(THE_MOST_DIFFER);
+            (kept, kept)
+        }
+    }
+}
+
+fn widest(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
+    (a.0.max(b.0), a.1.max(b.1))
+}
+
 /// Fits every kind with these rows.
 pub(super) fn fit(needed: &[Needed<'_>]) -> Vec<Fit> {
-    let own: BTreeMap<String, (u64, u64)> = BANDS
-        .iter()
-        .filter_map(|band| {
-            let of = |one: &&Needed<'_>| fitted_with(one.basis) == fitted_with(band.basis);
-            let rows: Vec<&Needed<'_>> = needed.iter().filter(of).collect();
-            Some((kind(band.basis), ends(&rows)?))
-        })
-        .collect();
+    // An answer with measured workspaces has a range before any band: it does not say how narrow a band may be.
+    let rows =
+        |basis: Basis| -> Vec<&Needed<'_>> { needed.iter().filter(|one| one.basis == fitted_with(basis)).collect() };
+    let own: BTreeMap<String, (u64, u64)> =
+        BANDS.iter().filter_map(|band| Some((kind(band.basis), ends(&rows(band.basis))?))).collect();
     let requests = own.get(&kind(Basis::Requests)).copied().unwrap_or_default();
-    let widest = own.values().fold((0, 0), |a, b| (a.0.max(b.0), a.1.max(b.1)));
+    let of_all = own.values().copied().fold((0, 0), widest);
     let of = |basis: Basis| {
-        let rows = needed.iter().filter(|one| fitted_with(one.basis) == fitted_with(basis));
-        let from = sources(&rows.collect::<Vec<_>>());
-        let (ends, from) = match (GIVEN.iter().find(|given| given.0 == basis), own.get(&kind(basis))) {
+        let (rows, own) = (rows(basis), own.get(&kind(basis)));
+        let (ends, from) = match (GIVEN.iter().find(|given| given.0 == basis), own) {
             (Some((_, both, from)), _) => ((*both, *both), (*from).to_string()),
-            (None, Some(ends)) => (*ends, from),
-            (None, None) if basis == Basis::RequestsElsewhere => elsewhere(needed).unwrap_or((widest, String::new())),
-            (None, None) => (widest, "too few rows, so the widest of all".into()),
+            (None, Some(ends)) => (*ends, sources(&rows)),
+            (None, None) if basis == Basis::RequestsElsewhere => elsewhere(needed).unwrap_or((of_all, String::new())),
+            (None, None) => (of_all, "too few rows, so the widest of all".into()),
         };
         // PyTorch's requests have a part in everything but its own kernels.
-        let least = if basis == Basis::Own { (0, 0) } else { requests };
-        Fit { basis, below: ends.0.max(least.0), above: ends.1.max(least.1), from }
+        let requests = if basis == Basis::Own { (0, 0) } else { requests };
+        let named: BTreeSet<&str> = own.iter().flat_map(|_| &rows).map(|one| one.source).collect();
+        let (seen, least) = (widest(ends, requests), least(basis, named.len()));
+        let (below, above) = widest(seen, least);
+        let differ = if (below, above) == seen { "" } else { "; no narrower than runs of one program differ" };
+        Fit { basis, below, above, from: from + differ }
     };
     BANDS.iter().map(|band| of(band.basis)).collect()
 }
@@ -221,7 +250,23 @@ mod tests {
     fn a_kind_without_rows_has_the_widest_band() {
         let found = fit(&rows("few", &[0.0, 0.0, 0.0, 0.0, 100.0]));
         let of = |basis: Basis| found.iter().find(|fit| fit.basis == basis).unwrap();
-        assert_eq!((of(Basis::Unknown).below, of(Basis::Unknown).above), (40, 140));
+        assert_eq!((of(Basis::Requests).below, of(Basis::Requests).above), (40, 140));
+        assert_eq!((of(Basis::Unknown).below, of(Basis::Unknown).above), (THE_MOST_DIFFER, THE_MOST_DIFFER));
         assert_eq!((of(Basis::Own).below, of(Basis::Ranks).above), (0, 140));
+    }
+
+    #[test]
+    fn only_further_sources_narrow_what_a_library_decides() {
+        let of = |sources: &[&'static str]| {
+            let rows = sources.iter().flat_map(|source| rows(source, &[0.0; 9]));
+            let rows: Vec<_> = rows.map(|one| Needed { basis: Basis::WorkspacesBounded, ..one }).collect();
+            let found = fit(&rows).into_iter().find(|fit| fit.basis == Basis::WorkspacesBounded).unwrap();
+            assert!(found.from.ends_with("runs of one program differ"), "{}", found.from);
+            (found.below, found.above)
+        };
+        assert_eq!(of(&["a"]), (259, 259), "one source says nothing of the next");
+        assert_eq!(of(&["a", "b", "c"]), (130, 130));
+        assert_eq!(of(&["a", "b", "c", "d", "e", "f"]), (74, 74));
+        assert_eq!(least(Basis::Requests, 1), (0, NINE_OF_TEN_DIFFER));
     }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use xtask::files::workspace_root;
-use xtask::published::{CAUSES, DOCUMENT, FITTED, NOTHING, answers, document, fitted, left_out, own_context, rows};
+use xtask::published::{
+    CAUSES, DOCUMENT, FITTED, NOTHING, answers, document, fitted, left_out, own_context, rows, tried_halves,
+};
 
 #[test]
 fn no_row_leaves_its_interval_unnoticed() {
@@ -21,6 +23,15 @@ fn the_bands_in_use_are_those_that_the_rows_give() {
     let root = workspace_root();
     let there = fs::read_to_string(root.join(FITTED)).unwrap();
     assert!(there == fitted(&root).unwrap(), "{FITTED}: run `cargo xtask published`");
+}
+
+#[test]
+fn every_half_of_the_sources_fits_bands_that_hold_for_the_other_half() {
+    let tried = tried_halves(&workspace_root()).unwrap();
+    assert!(tried.len() >= 70, "{}", tried.len());
+    for half in tried {
+        assert!(half.inside >= 97.0 && half.above <= 1.0, "{half:?}");
+    }
 }
 
 #[test]
