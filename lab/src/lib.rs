@@ -31,7 +31,7 @@ pub use lab_base::{
     speeds,
 };
 pub use lab_experiments::{self as experiments, claims};
-pub use lab_imports::{exported, hf_args, huggingface, model_file, networks, recipes};
+pub use lab_imports::{exported, hf_args, huggingface, model_file, networks, published, recipes};
 pub use lab_models as models;
 pub use lab_results::{self as results, report, view};
 pub use lab_traces::{explain, replay, snapshot, stacks, unpacked};

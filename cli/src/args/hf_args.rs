@@ -103,6 +103,12 @@ impl Beside {
         self.graph.as_deref()
     }
 
+    /// True if a recorded graph lacks the layers that these fields change: the user's Python, if one may be started, builds its network.
+    fn lacks_layers(&self, fields: &Map<String, Value>) -> bool {
+        let may = std::env::var_os(super::ONLY_BUILT_IN).is_none();
+        may && self.graph.is_some() && OF_LAYERS.iter().any(|field| fields.contains_key(*field))
+    }
+
     pub(super) fn around(&self) -> Around<'_> {
         let is_json = |path: &&PathBuf| path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
         let file = self.word.as_ref().filter(is_json).map(|path| Configuration::File(path));
@@ -123,9 +129,12 @@ impl Beside {
         let asks = self.script.is_none();
         let run = || RunSpec::default().with(fields.iter().map(|(name, value)| (name.as_str(), value))).ok();
         let built = |word: &PathBuf| run().is_some_and(|run| matches!(which(word, &run.model), Which::ByPython(..)));
-        asks && self.word.as_ref().is_some_and(built)
+        asks && (self.word.as_ref().is_some_and(built) || self.lacks_layers(fields))
     }
 }
+
+/// Fields of a run that change a network's layers, which a recorded graph does not have.
+pub(super) const OF_LAYERS: [&str; 3] = ["lora", "load-in-4bit", "load-in-8bit"];
 
 /// True if a command has this option, and it was typed.
 fn given_here(matches: &ArgMatches, id: &str) -> bool {

@@ -7,13 +7,10 @@ use clap::ArgMatches;
 use lab::hf_args::Around;
 use lab::recipes::{Counted, Recipe};
 
-use super::hf_args::{Asked, Beside, stands};
+use super::hf_args::{Asked, Beside, OF_LAYERS, stands};
 use super::line::{Line, values_of};
 use super::what::{self, What};
 use crate::exit::Failure;
-
-/// Fields of a run that change a network's layers.
-const OF_LAYERS: [&str; 3] = ["lora", "load-in-4bit", "load-in-8bit"];
 
 /// What becomes of a recipe.
 pub(super) enum Start {
@@ -136,12 +133,13 @@ pub(super) fn read(path: &Path, own: &toml::Table, matches: &ArgMatches) -> Resu
     })?;
     let beside = Beside::read(own, matches)?;
     let mut counted = recipe.counted(&beside.around())?;
-    if beside.needs_python(&counted.args.fields) {
+    let by_python = beside.needs_python(&counted.args.fields);
+    if by_python {
         counted = recipe.counted(&Around { plain: true, ..beside.around() })?;
     }
     let Counted { mut args, without_effect } = counted;
     beside.of_all_ranks(&mut args.fields);
-    if let Some(graph) = beside.graph() {
+    if let Some(graph) = beside.graph().filter(|_| !by_python) {
         if let Some(field) = OF_LAYERS.into_iter().find(|field| args.fields.contains_key(*field)) {
             return Err(Failure::usage(format!(
                 "{file}: {graph} is a recorded graph, which has no layers for --{field}; with its config.json your Python builds it: \

@@ -94,7 +94,7 @@ fn elsewhere(word: &str) -> Result<What, Failure> {
     let is_hub_name = word.matches('/').count() == 1 && !word.starts_with(['.', '/', '~']) && !word.ends_with('/');
     let is_class = word.starts_with(|c: char| c.is_ascii_uppercase())
         && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if word.contains(".py:") || word.contains(':') || is_hub_name || is_class {
+    if word.contains(".py:") || word.contains(':') || is_hub_name || is_class || lab::published::find(word).is_some() {
         return Ok(What::ByPython(word.into()));
     }
     let meant = lab::similar::similar(word, super::model::names())

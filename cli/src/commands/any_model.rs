@@ -46,7 +46,10 @@ pub(crate) fn prepare(spec: &RunSpec, script: bool) -> Prepared {
                 Some(why) => Prepared::ByPython(known.name(), Some(why)),
                 None => Prepared::BuiltIn(Box::new(spec.clone())),
             },
-            None => Prepared::BuiltIn(Box::new(spec.clone())),
+            None => match without_layers(spec) {
+                Some((name, why)) => Prepared::ByPython(name, Some(why)),
+                None => Prepared::BuiltIn(Box::new(spec.clone())),
+            },
         };
     };
     match which(word, &spec.model) {
@@ -65,6 +68,14 @@ pub(crate) fn prepare(spec: &RunSpec, script: bool) -> Prepared {
 
 /// Fields of what libraries of the user's do to a network.
 const OF_LIBRARIES: [&str; 3] = ["lora", "load-in-4bit", "load-in-8bit"];
+
+/// The name of a recorded graph with a field that changes layers, which it does not have, and why it is left to the user's Python.
+fn without_layers(spec: &RunSpec) -> Option<(String, String)> {
+    let name = spec.model.recorded()?;
+    let fields = spec.said();
+    let field = OF_LIBRARIES.iter().find(|field| fields.contains_key(**field))?;
+    Some((name.into(), format!("{name} is a recorded graph, which has no layers for --{field}")))
+}
 
 /// Why a network that is known by name is left to the user's Python: what this program's family of it cannot, or what a library does to it.
 fn not_represented(spec: &RunSpec, known: Configuration<'_>) -> Option<String> {

@@ -78,7 +78,7 @@ fn a_recipe_is_counted_and_its_keys_are_named() {
         (
             &["predict", "graph.yaml"],
             2,
-            &["granite-3.3-2b is a recorded graph", "vramlab predict graph.yaml --model-file config.json"],
+            &["granite-3.3-2b is a recorded graph, which has no layers for --lora", "granite-3.3-2b is built by"],
         ),
         (&["predict", "absent.yml"], 2, &["/nowhere/large", "vramlab predict absent.yml --model-file config.json"]),
         (&["predict", "absent.yml", "--model-file", "tiny/config.json"], 0, &["batch 2 × 64 tokens"]),

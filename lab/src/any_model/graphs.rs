@@ -6,12 +6,11 @@ use std::path::Path;
 
 use lab_base::figures::{date, grouped};
 use lab_base::python::Python;
-use lab_imports::huggingface::Configuration;
 use rustc_hash::FxHasher;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::hub_cache::in_hub_cache;
+use super::{hub_cache::in_hub_cache, request};
 use crate::run::RunSpec;
 
 /// Version of what the driver exports and of what is kept: another one begins anew.
@@ -60,8 +59,8 @@ pub fn key(word: &str, spec: &RunSpec, python: &Python) -> Option<Value> {
 
 /// The configuration that a word names, as data.
 fn configuration(word: &str, spec: &RunSpec) -> Option<Value> {
-    if let Some(Configuration::Known(known)) = spec.model.configuration() {
-        return Some(known.config_as_data());
+    if let Some(known) = request::configuration(word, spec) {
+        return known.get("model_type").is_some().then_some(known);
     }
     let path = Path::new(word);
     let file = match path.is_dir() {

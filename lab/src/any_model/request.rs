@@ -6,8 +6,10 @@ use std::path::Path;
 use lab_base::changes::ALLOC_CONF;
 use lab_base::error::{Error, Result};
 use lab_imports::huggingface::Configuration;
+use lab_imports::published;
 use serde_json::{Value, json};
 
+use super::hub_cache::in_hub_cache;
 use crate::run::RunSpec;
 
 /// Steps of the program unless a run says how many. A rehearsal ends as soon as memory is flat.
@@ -78,7 +80,7 @@ pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
     }
     Ok(json!({
         "model": word,
-        "config": configuration(spec),
+        "config": configuration(word, spec).unwrap_or_default(),
         "batch": spec.training.batch.unwrap_or(1),
         "steps": spec.training.steps.map_or(MOST_STEPS, |steps| steps as u64),
         "optimizer": text("optimizer").unwrap_or("adamw"),
@@ -104,12 +106,13 @@ pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
     }))
 }
 
-/// The configuration, if this program knows it by the network's name.
-fn configuration(spec: &RunSpec) -> Value {
-    match spec.model.configuration() {
-        Some(Configuration::Known(known)) => known.config_as_data(),
-        _ => Value::Null,
+/// Returns the configuration, if this program knows it by the network's name, and the hub's cache on this machine does not have it.
+pub(super) fn configuration(word: &str, spec: &RunSpec) -> Option<Value> {
+    if let Some(Configuration::Known(known)) = spec.model.configuration() {
+        return Some(known.config_as_data());
     }
+    let is_here = Path::new(word).exists() || in_hub_cache(word).is_some();
+    (!is_here).then(|| published::find(word)?.config_as_data()).flatten()
 }
 
 /// The bits of the weights of linear layers, if bitsandbytes keeps them.

@@ -47,6 +47,8 @@ pub(super) struct Settings {
     pub(super) stacks: bool,
     /// True if small tensors are computed.
     pub(super) values: bool,
+    /// The file with configurations that the program knows, by names on the hub in lower case.
+    pub(super) known: PathBuf,
     /// Words of a made-up text, where data that is not there is made up.
     pub(super) make_data: Option<u64>,
     /// Maximum number of events that PyTorch keeps.

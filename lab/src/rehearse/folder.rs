@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use lab_base::error::{Error, Result};
+use lab_imports::published;
 use rustix::fs::{Mode, OFlags};
 use tempfile::TempDir;
 
@@ -101,6 +102,7 @@ impl Folder {
             settled: request.stop.settled.then_some(settled),
             stacks: request.stacks,
             values: request.values,
+            known: self.python().join("known.json"),
             make_data: request.make_data,
             entries: ENTRIES,
             world: request.world.as_ref().map(|world| contract::World {
@@ -111,7 +113,8 @@ impl Folder {
             }),
             signal: ASK,
         };
-        fs::write(self.python().join("settings.json"), serde_json::to_string(&settings)?)
+        fs::write(self.python().join("settings.json"), serde_json::to_string(&settings)?)?;
+        fs::write(settings.known, serde_json::to_string(&published::files_by_name())?)
     }
 
     /// Says that there is no room for what the run writes, if that is so; `layers` is where the script's files go. `failed` is a path whose change

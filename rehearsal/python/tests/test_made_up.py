@@ -123,3 +123,27 @@ def test_a_layout_has_each_tensor_once():
         state_dict=lambda keep_vars: {"b.weight": weight, "a.tied": weight, "steps": steps},
     )
     assert made_up.layout(model, bfloat16) == [("a.tied", "BF16", (10,), 20), ("steps", "I64", (1,), 8)]
+
+
+def test_files_of_weights_are_as_large_as_the_hubs(tmp_path, monkeypatch, answers):
+    monkeypatch.setattr(made_up, "MOST_OF_A_FILE", 100)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    made = made_up.stand_in(str(folder), [("a", "F32", (20,), 80), ("b", "F32", (10,), 40), ("c", "F32", (5,), 20)], "org/model")
+    assert sorted(os.listdir(made)) == [
+        "config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"
+    ]
+    with open(os.path.join(made, "model.safetensors.index.json")) as file:
+        assert json.load(file)["weight_map"]["b"] == "model-00002-of-00002.safetensors"
+
+
+def test_open_clips_weights_stay(answers):
+    def download(what, **_words):
+        made_up.asked("the hub: the weights")
+        raise FileNotFoundError("no network")
+
+    module = types.SimpleNamespace(download_pretrained=download, load_checkpoint=lambda model, path: 1 / 0)
+    made_up.after_open_clip(module)
+    assert module.load_checkpoint(None, module.download_pretrained({"hf_hub": "laion/clip/"})) == {}
+    assert "laion/clip:" in told(answers, ".made-up")[0] and not made_up.ASKED

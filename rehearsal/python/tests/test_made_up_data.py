@@ -132,3 +132,14 @@ def test_files_of_data_that_are_not_there_are_made_up(tmp_path, monkeypatch):
         with pytest.raises(FileNotFoundError):
             (tmp_path / "run" / absent).read_text(encoding="utf-8")
     assert len(made_up.MADE_UP) == 4 and "lengths are made up" in made_up.MADE_UP[0]
+
+
+def test_columns_are_those_that_arguments_name(monkeypatch):
+    monkeypatch.setattr(made_up_data.periods, "ARGUMENTS", {"image_column": "image", "caption_column": None, "text_column_name": "text"})
+    assert made_up_data.columns(["train.py"]) == ("image", "text")
+
+
+def test_a_folder_of_pictures_that_a_command_names_is_made(tmp_path):
+    there, absent = str(tmp_path), str(tmp_path / "dog")
+    words = ["train.py", "--instance_data_dir=" + absent, "--image-dir", there, "--output_dir", "out", "--instance_prompt", "a dog"]
+    assert made_up_data.folders_of_pictures(words) == [absent]

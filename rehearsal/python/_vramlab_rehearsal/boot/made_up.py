@@ -12,6 +12,9 @@ from .settings import SETTINGS
 WHOLE_WEIGHTS = ("model.safetensors", "pytorch_model.bin", "tf_model.h5", "flax_model.msgpack")
 INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 
+# Most bytes of one file of weights.
+MOST_OF_A_FILE = 5 << 30
+
 # Names of safetensors for PyTorch's types.
 TYPE_NAMES = {
     "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32", "int16": "I16",
@@ -78,34 +81,55 @@ def has_weights(folder):
     return False
 
 
-def folder_of(name, revision=None):
-    """Returns the folder of a model: the folder itself, or that of the hub's cache. A configuration that is not there is fetched by the user's
-    own client if it may; weights never are. None if there is none."""
+def folder_of(name, revision=None, part=""):
+    """Returns the folder of a model, or of a pipeline's part: in a folder, or in the hub's cache. A configuration that is not there is fetched by the
+    user's own client if it may, else it is one that vramlab knows; weights never are. None if there is none."""
     name = str(name)
     if os.path.isdir(name):
-        return name
+        return os.path.join(name, part) if part else name
     try:
         import huggingface_hub
 
-        found = huggingface_hub.try_to_load_from_cache(name, "config.json", revision=revision)
+        file = part + "/config.json" if part else "config.json"
+        found = huggingface_hub.try_to_load_from_cache(name, file, revision=revision)
         if not isinstance(found, str):
-            found = huggingface_hub.hf_hub_download(name, "config.json", revision=revision)
+            found = huggingface_hub.hf_hub_download(name, file, revision=revision)
         return os.path.dirname(found)
     except Exception:
         return None
 
 
-def stand_in(folder, tensors, name):
-    """Makes a folder like this one, with weights of this layout."""
+def stand_in(folder, tensors, name, stem="model"):
+    """Makes a folder like this one, with weights of this layout in files of at most some gigabytes, as the hub has them."""
     import tempfile
 
     made = tempfile.mkdtemp(prefix="weights-", dir=os.path.dirname(SETTINGS["answers"]))
     for one in os.listdir(folder):
         if one not in INDICES:
             os.symlink(os.path.realpath(os.path.join(folder, one)), os.path.join(made, one))
-    size = write_sparse(os.path.join(made, "model.safetensors"), tensors)
+    parts, size = in_parts(tensors), 0
+    places = {}
+    for number, part in enumerate(parts, 1):
+        file = "%s.safetensors" % stem if len(parts) == 1 else "%s-%05d-of-%05d.safetensors" % (stem, number, len(parts))
+        size += write_sparse(os.path.join(made, file), part)
+        places.update((tensor[0], file) for tensor in part)
+    if len(parts) > 1:
+        with open(os.path.join(made, "%s.safetensors.index.json" % stem), "w", encoding="utf-8") as text:
+            json.dump({"metadata": {"total_size": size}, "weight_map": places}, text)
     made_up("the weights of %s: %.2f GB in their places and types, without contents" % (name, size / 1e9))
     return made
+
+
+def in_parts(tensors):
+    """Cuts a list of tensors where a file would have more than `MOST_OF_A_FILE` bytes: a system without that much memory maps no larger one."""
+    parts, size = [[]], 0
+    for tensor in tensors:
+        if parts[-1] and size + tensor[3] > MOST_OF_A_FILE:
+            parts.append([])
+            size = 0
+        parts[-1].append(tensor)
+        size += tensor[3]
+    return parts
 
 
 def layout(model, dtype):
@@ -126,7 +150,8 @@ def weights_for(torch, cls, name, kwargs):
     """Returns a folder with made-up weights for a model that has none on this machine, or None if it has."""
     import copy
 
-    folder = folder_of(name, kwargs.get("revision"))
+    part = kwargs.get("subfolder") or ""
+    folder = folder_of(name, kwargs.get("revision"), part)
     if folder is None or has_weights(folder) or not os.path.isfile(os.path.join(folder, "config.json")):
         return None
     config = kwargs.get("config")
@@ -139,7 +164,7 @@ def weights_for(torch, cls, name, kwargs):
     dtype = getattr(torch, dtype.replace("torch.", "")) if isinstance(dtype, str) else dtype
     with torch.device("meta"):
         model = cls(copy.deepcopy(config))
-    return stand_in(folder, layout(model, dtype), name)
+    return stand_in(folder, layout(model, dtype), "%s/%s" % (name, part) if part else name)
 
 
 def after_modeling(module):
@@ -151,11 +176,11 @@ def after_modeling(module):
 
     @functools.wraps(load)
     def from_pretrained(cls, name=None, *args, **kwargs):
-        plain = isinstance(name, (str, os.PathLike)) and not any(kwargs.get(key) for key in ("state_dict", "gguf_file", "subfolder"))
+        plain = isinstance(name, (str, os.PathLike)) and not any(kwargs.get(key) for key in ("state_dict", "gguf_file"))
         made = guarded(weights_for)(sys.modules["torch"], cls, name, kwargs) if plain else None
         if made is None:
             return load(cls, name, *args, **kwargs)
-        for key in ("revision", "variant", "use_safetensors", "force_download"):
+        for key in ("revision", "variant", "use_safetensors", "force_download", "subfolder"):
             kwargs.pop(key, None)
         loaded = load(cls, made, *args, **kwargs)
         for one in loaded if isinstance(loaded, tuple) else (loaded,):
@@ -166,53 +191,36 @@ def after_modeling(module):
     base.from_pretrained = classmethod(from_pretrained)
 
 
-def tokenizer_for(name, error):
-    """Makes a tokenizer of the model's vocabulary that gives one token for each word; raises the error if there is no such model."""
-    folder = folder_of(name)
-    if folder is None or not os.path.isfile(os.path.join(folder, "config.json")):
-        raise error
-    with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-        config = json.load(file)
-    text = config.get("text_config") or config
-    size, most = text.get("vocab_size") or 32000, text.get("max_position_embeddings")
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    special = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "mask_token": "<mask>"}
-    words = {token: number for number, token in enumerate(special.values())}
-    words.update(("word%d" % number, number) for number in range(len(words), size))
-    made = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made_up("a tokenizer for %s, of %d tokens: one for each word, so lengths of texts are its own" % (name, size))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=most or int(1e30), **special)
-    tokenizer.chat_template = "{% for message in messages %}{{ message['role'] }} : {{ message['content'] }} </s> {% endfor %}"
-    tokenizer.name_or_path = str(name)
-    return tokenizer
+def part_for(torch, cls, name, kwargs):
+    """Returns a folder with made-up weights for a network of diffusers that has none on this machine, or None if it has."""
+    part = kwargs.get("subfolder") or ""
+    folder = folder_of(name, kwargs.get("revision"), part)
+    there = os.listdir(folder) if folder and os.path.isdir(folder) else []
+    if "config.json" not in there or any(one.endswith((".safetensors", ".bin", ".index.json", ".gguf")) for one in there):
+        return None
+    config = cls.load_config(folder)
+    said = config.pop("torch_dtype", None)
+    dtype = getattr(torch, said) if said else torch.float32
+    with torch.device("meta"):
+        model = cls.from_config(config)
+    return stand_in(folder, layout(model, dtype), "%s/%s" % (name, part) if part else name, "diffusion_pytorch_model")
 
 
-def after_tokenizers(module):
-    """Tokenizers of models that have none on this machine."""
+def after_diffusers(module):
+    """`from_pretrained` of diffusers' networks finds weights, whatever this machine has."""
     import functools
 
-    base = getattr(module, "AutoTokenizer", None) or module.PreTrainedTokenizerBase
+    base = module.ModelMixin
     load = base.from_pretrained.__func__
 
     @functools.wraps(load)
-    def from_pretrained(cls, name=None, *args, **kwargs):
-        try:
-            return load(cls, name, *args, **kwargs)
-        except (OSError, ValueError, TypeError, ImportError) as error:
-            if not isinstance(name, (str, os.PathLike)) or has_tokenizer(name):
-                raise
-            return tokenizer_for(name, error)
+    def from_pretrained(cls, name=None, **kwargs):
+        made = guarded(part_for)(sys.modules["torch"], cls, name, kwargs) if isinstance(name, (str, os.PathLike)) else None
+        for key in ("revision", "variant", "use_safetensors", "force_download", "subfolder") if made else ():
+            kwargs.pop(key, None)
+        return load(cls, made or name, **kwargs)
 
     base.from_pretrained = classmethod(from_pretrained)
-
-
-def has_tokenizer(name):
-    folder = str(name) if os.path.isdir(name) else None
-    files = os.listdir(folder) if folder else ()
-    return any(one.startswith(("tokenizer.", "vocab.", "spiece.", "sentencepiece.", "tokenizer_config")) for one in files)
 
 
 def after_timm(module):
@@ -230,6 +238,37 @@ def after_timm(module):
         made_up("timm's weights of %s: those that it was made with stay" % name)
 
     module.load_pretrained = load_pretrained
+
+
+# The path of weights that open_clip would have downloaded.
+OF_OPEN_CLIP = "made-up-by-vramlab"
+
+
+def after_open_clip(module):
+    """open_clip's pretrained weights that are not on this machine: the network keeps those that it was made with."""
+    import functools
+
+    def instead(download):
+        @functools.wraps(download)
+        def found(what, *args, **kwargs):
+            wished = len(ASKED)
+            try:
+                return download(what, *args, **kwargs)
+            except (OSError, RuntimeError):
+                forget(wished)
+                name = what.get("hf_hub") or what.get("url") if isinstance(what, dict) else what
+                made_up("open_clip's weights of %s: those that it was made with stay" % str(name).rstrip("/"))
+                return OF_OPEN_CLIP
+
+        return found
+
+    load = module.load_checkpoint
+
+    @functools.wraps(load)
+    def load_checkpoint(model, path, *args, **kwargs):
+        return {} if path == OF_OPEN_CLIP else load(model, path, *args, **kwargs)
+
+    module.download_pretrained, module.load_checkpoint = instead(module.download_pretrained), load_checkpoint
 
 
 class MadeUpState(dict):
@@ -286,65 +325,3 @@ def told_of(module, name, whom):
 
 def after_urllib(module):
     told_of(module, "urlopen", "a server")
-
-
-def is_reachable(endpoint):
-    """True if a connection to an address can be made, within two seconds."""
-    import socket
-    import threading
-    from urllib.parse import urlsplit
-
-    parts, found = urlsplit(endpoint), []
-
-    def connect():
-        try:
-            socket.create_connection((parts.hostname, parts.port or 443), timeout=2).close()
-            found.append(True)
-        except OSError:
-            pass
-
-    thread = threading.Thread(target=connect, daemon=True)
-    thread.start()
-    thread.join(2)
-    return bool(found)
-
-
-def after_hub_http(module):
-    """Without a network the hub's client gives up at once, instead of trying again and again."""
-    session, known = getattr(module, "get_session", None), []
-    if session is None or not hasattr(module, "OfflineModeIsEnabled"):
-        return
-
-    def get_session(*args, **kwargs):
-        import huggingface_hub
-
-        constants = huggingface_hub.constants
-        proxied = any(name.lower() in ("https_proxy", "all_proxy") for name in os.environ)
-        if not known and not proxied and not constants.HF_HUB_OFFLINE:
-            known.append(is_reachable(constants.ENDPOINT))
-            constants.HF_HUB_OFFLINE = not known[0]
-        if known and not known[0]:
-            raise module.OfflineModeIsEnabled("vramlab rehearse: %s cannot be reached" % constants.ENDPOINT)
-        return session(*args, **kwargs)
-
-    module.get_session = get_session
-
-
-def after_hub_download(module):
-    """What a script wants from the hub and does not get is told."""
-    import functools
-
-    download = module.hf_hub_download
-
-    @functools.wraps(download)
-    def hf_hub_download(repo_id, filename, *args, **kwargs):
-        try:
-            return download(repo_id, filename, *args, **kwargs)
-        except module.LocalEntryNotFoundError:
-            if not kwargs.get("local_files_only"):
-                asked("the hub: %s of %s" % (filename, repo_id))
-            raise
-
-    module.hf_hub_download = hf_hub_download
-
-

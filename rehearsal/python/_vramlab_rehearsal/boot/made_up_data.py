@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from . import made_up
+from . import made_up, periods
 from .report import guarded
 from .settings import SETTINGS
 
@@ -58,7 +58,7 @@ def value(name, number, pictures=True):
         return [{"from": "human", "value": text(number, 8)}, {"from": "gpt", "value": text(number)}]
     if short in ("inputids", "tokens"):
         return [1 + (number + at) % 100 for at in range(tokens() or 1)]
-    if short in ("image", "img", "picture") and pictures:
+    if any(part in short for part in ("image", "img", "picture")) and pictures:
         return picture(number)
     if short in ("prompt", "instruction", "question", "query", "title", "system", "input"):
         return text(number, 8)
@@ -72,9 +72,11 @@ def picture(number):
 
 
 def columns(words=None):
-    """The columns that a script of this command needs at first."""
+    """The columns that a script of this command needs at first: those that its arguments name, too."""
     said = " ".join(sys.argv if words is None else words).lower()
-    return next((names for marks, names in COLUMNS if any(mark in said for mark in marks)), ("text",))
+    found = next((names for marks, names in COLUMNS if any(mark in said for mark in marks)), ("text",))
+    named = [said for flag, said in periods.ARGUMENTS.items() if str(flag).endswith(("_column", "_column_name", "_text_field")) and isinstance(said, str)]
+    return tuple(dict.fromkeys((*named, *found)))
 
 
 def table(datasets, names):
@@ -230,6 +232,29 @@ def install():
             return real(file, mode, *args, **kwargs)
 
     builtins.open = io.open = opened
+    for root in folders_of_pictures(sys.argv):
+        guarded(pictures)(root)
+
+
+def folders_of_pictures(words):
+    """The folders of pictures that a command names and that are not there: values of flags such as `--instance_data_dir`."""
+    found = []
+    for at, word in enumerate(words):
+        flag, equals, said = word.partition("=")
+        said = said if equals else next(iter(words[at + 1 : at + 2]), "-")
+        name = flag.lstrip("-").replace("-", "_").lower()
+        is_folder = name.endswith(("_dir", "_root", "_folder")) and any(part in name for part in ("instance", "image", "picture"))
+        if flag.startswith("--") and is_folder and said and not said.startswith("-") and not os.path.exists(said):
+            found.append(said)
+    return found
+
+
+def pictures(root):
+    """Makes a folder of pictures, with a text beside each."""
+    os.makedirs(root, exist_ok=True)
+    for number in range(PICTURES):
+        picture(number).save(os.path.join(root, "%03d.png" % number))
+    made_up.made_up("the folder %s: %d pictures of %d x %d" % (root, PICTURES, SIDE, SIDE))
 
 
 def after_parquet(module):
@@ -263,6 +288,21 @@ def after_folder(module):
         make(self, root, *args, **kwargs)
 
     module.DatasetFolder.__init__ = __init__
+
+
+def after_timm(module):
+    """timm's folders of pictures: one that is not there is made up."""
+    import functools
+
+    make = module.create_dataset
+
+    @functools.wraps(make)
+    def create_dataset(name="", root=None, *args, **kwargs):
+        if tokens() and not name and root and not os.path.exists(root):
+            guarded(folder)(root)
+        return make(name, root, *args, **kwargs)
+
+    module.create_dataset = create_dataset
 
 
 def folder(root):

@@ -45,6 +45,8 @@ class Settings(TypedDict):
     stacks: bool
     # True if small tensors are computed.
     values: bool
+    # The file with configurations that the program knows, by names on the hub in lower case.
+    known: str
     # Words of a made-up text, where data that is not there is made up.
     make_data: Optional[int]
     # Maximum number of events that PyTorch keeps.
