@@ -13,15 +13,16 @@ class Twin:
     """The contents of one storage, and the reason if they are doubtful. A promise stands for contents that other ranks have yet
     to send. `seen` is the CPU tensor over the contents that was asked for last. `source` is the script's own tensor of the host where the
     contents were too large for a copy, with its version. `work` computes contents that were put off, until then there are none; `shared`
-    contents are remembered by such work."""
+    contents are remembered by such work, or kept in `stored.py`. `table` has contents of which most are zero (`tables.py`), until all are
+    asked for. `number` says what contents were computed from, until they are written (`stored.py`)."""
 
-    __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful", "promise", "seen", "source", "work", "shared")
+    __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful", "promise", "seen", "source", "work", "shared", "table", "number")
 
     def __init__(self, weak, storage, version, seen):
         self.weak, self.version, self.seen = weak, version, seen
         self.address, self.bytes = storage.data_ptr(), storage.nbytes()
         self.doubtful, self.promise, self.source = "", 0, None
-        self.storage = self.work = None
+        self.storage = self.work = self.table = self.number = None
         self.shared = False
 
     def touches(self, ranges):
@@ -141,7 +142,7 @@ class Known:
             return None
         if twin.source is not None and twin.source[0]._version != twin.source[1]:
             return None
-        if twin.storage is None and twin.work is None:
+        if twin.storage is None and twin.work is None and twin.table is None:
             return None
         if twin.promise:
             promise, twin.promise = twin.promise, 0
