@@ -62,6 +62,8 @@ const VALUES: &[(&str, &str)] = modules![
     "values/ranks",
     "values/reads",
     "values/start",
+    "values/stored",
+    "values/tables",
     "values/values",
 ];
 

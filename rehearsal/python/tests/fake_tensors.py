@@ -21,6 +21,11 @@ class Storage:
     def nbytes(self):
         return self.bytes
 
+    def clone(self):
+        made = Storage(self.bytes, self.device)
+        made.numbers = list(self.numbers)
+        return made
+
 
 class Tensor:
     """A dense tensor of one dimension."""

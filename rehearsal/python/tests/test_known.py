@@ -47,6 +47,20 @@ def test_copies_end_only_what_they_wrote(known):
     assert known.find(one) is None and known.find(other) is not None
 
 
+def test_a_write_into_the_middle_of_a_large_tensor_ends_it(known):
+    small, large = on_card(1), on_card(1)
+    small.held.address, large.held.address, large.held.bytes = 5 << module.PAGE, 9 << module.PAGE, 4 << module.PAGE
+    known.register(small), known.register(large)
+    known.library.ranges = [((11 << module.PAGE) + 8, 8)]
+    known.forget_written()
+    assert known.find(large) is None and known.find(small) is not None
+    known.register(large)
+    known.sweep()
+    known.library.ranges = [(0, 1 << 60)]
+    known.forget_written()
+    assert not known.twins
+
+
 def test_after_a_graph_contents_are_doubtful(known):
     tensor = on_card(1)
     known.register(tensor)

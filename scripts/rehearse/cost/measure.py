@@ -65,6 +65,7 @@ def main():
         "nanoGPT": ([python, "train.py", *flags, f"--max_iters={STEPS + 1}"], nanogpt),
         "Trainer, GPT-2": ([python, str(HERE / "trainer.py"), str(STEPS)], HERE),
         "Faster R-CNN": ([python, str(HERE / "detector.py"), str(STEPS)], HERE),
+        "Faster R-CNN, equal boxes": ([python, str(HERE / "detector.py"), str(STEPS), "2", "same"], HERE),
     }
     print("load before:", os.getloadavg()[0])
     print("| script | | first step after | a step | beside the library alone | beside `--no-values` |\n|---|---|---|---|---|---|")

@@ -4,6 +4,9 @@ import ctypes
 
 from .operators import ALWAYS_KEPT, LARGE, MAX_ELEMENTS, MAX_KEPT, MAX_LARGE, SWEEP_EVERY
 
+# A page has this power of two of bytes.
+PAGE = 21
+
 # Reasons why contents are doubtful.
 AS_BEFORE = "as before a graph or another package's kernel ran"
 AS_THIS_RANK = "as if ranks that were not started sent what this one sends"
@@ -13,20 +16,44 @@ class Twin:
     """The contents of one storage, and the reason if they are doubtful. A promise stands for contents that other ranks have yet
     to send. `seen` is the CPU tensor over the contents that was asked for last. `source` is the script's own tensor of the host where the
     contents were too large for a copy, with its version. `work` computes contents that were put off, until then there are none; `shared`
-    contents are remembered by such work."""
+    contents are remembered by such work, or kept in `stored.py`. `table` has contents of which most are zero (`tables.py`), until all are
+    asked for. `number` says what contents were computed from, until they are written (`stored.py`)."""
 
-    __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful", "promise", "seen", "source", "work", "shared")
+    __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful", "promise", "seen", "source", "work", "shared", "table", "number")
 
     def __init__(self, weak, storage, version, seen):
         self.weak, self.version, self.seen = weak, version, seen
         self.address, self.bytes = storage.data_ptr(), storage.nbytes()
         self.doubtful, self.promise, self.source = "", 0, None
-        self.storage = self.work = None
+        self.storage = self.work = self.table = self.number = None
         self.shared = False
 
     def touches(self, ranges):
         start, end = self.address, self.address + self.bytes
         return any(first < end and start < last for first, last in ranges)
+
+
+class Twins(dict):
+    """Twins by the numbers of their storages. `pages` has the numbers of those that lie, or lay, in a page of the card's memory."""
+
+    def __init__(self, twins=()):
+        super().__init__()
+        self.pages: dict = {}
+        for key, twin in twins:
+            self[key] = twin
+
+    def __setitem__(self, key, twin):
+        super().__setitem__(key, twin)
+        for page in range(twin.address >> PAGE, (twin.address + twin.bytes >> PAGE) + 1):
+            self.pages.setdefault(page, set()).add(key)
+
+    def touched(self, ranges):
+        """Returns the numbers of those of which a part lies in the ranges."""
+        near = set()
+        for first, last in ranges:
+            pages = range(first >> PAGE, (last >> PAGE) + 1)
+            near.update(*(self.pages[page] for page in (pages if len(pages) < len(self.pages) else list(self.pages)) if page in self.pages))
+        return [key for key in near if key in self and self[key].touches(ranges)]
 
 
 class OneThread:
@@ -58,7 +85,7 @@ class Known:
 
     def __init__(self, torch, library):
         self.torch, self.library = torch, library
-        self.twins = {}
+        self.twins = Twins()
         # Bytes of large contents, which stay in the script's own tensors, by storage.
         self.large = {}
         self.seen_writes = 0
@@ -102,7 +129,7 @@ class Known:
 
     def sweep(self):
         """Forgets the contents of storages that are gone."""
-        self.twins = {key: twin for key, twin in self.twins.items() if not twin.weak.expired()}
+        self.twins = Twins((key, twin) for key, twin in self.twins.items() if not twin.weak.expired())
         self.sweep_at = 2 * len(self.twins) + 256
         # What the script's own tensors hold is counted in `large`.
         self.kept = sum(twin.bytes for twin in self.twins.values() if twin.source is None)
@@ -141,7 +168,7 @@ class Known:
             return None
         if twin.source is not None and twin.source[0]._version != twin.source[1]:
             return None
-        if twin.storage is None and twin.work is None:
+        if twin.storage is None and twin.work is None and twin.table is None:
             return None
         if twin.promise:
             promise, twin.promise = twin.promise, 0
@@ -237,11 +264,5 @@ class Known:
         if not count or not self.twins:
             return
         ranges = [(room[2 * at], room[2 * at] + room[2 * at + 1]) for at in range(count)]
-        lowest, highest = min(first for first, _ in ranges), max(last for _, last in ranges)
-        written = [
-            key
-            for key, twin in self.twins.items()
-            if twin.address < highest and lowest < twin.address + twin.bytes and twin.touches(ranges)
-        ]
-        for key in written:
+        for key in self.twins.touched(ranges):
             del self.twins[key]

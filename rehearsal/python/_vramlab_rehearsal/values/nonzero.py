@@ -2,8 +2,6 @@
 
 import warnings
 
-from . import quick
-
 
 def replace_nonzero(torch, values):
     """Operators call `nonzero` in C++ (indexing by a mask, and its backward in a thread of its own). The replacement
@@ -21,11 +19,11 @@ def replace_nonzero(torch, values):
         doing.busy, doing.operator = True, doing.operator if doing.busy and doing.operator else "nonzero"
         try:
             twin = values.find(tensor) if values.is_small(tensor) else None
-            if twin is None or not values.is_ready(twin):
-                return on_card()
             with values.one_thread, torch._C.DisableTorchFunction(), torch.no_grad():
+                true = values.nonzero(tensor, twin) if twin is not None else None
+                if true is None:
+                    return on_card()
                 values.tell_doubt("nonzero", {0: twin})
-                true = quick.nonzero(torch, values.view(tensor, twin))
                 values.library.vramlab_rehearsal_queue(true.shape[0])
                 out = on_card()
                 if out.shape == true.shape:

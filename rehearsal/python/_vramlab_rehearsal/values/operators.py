@@ -28,6 +28,8 @@ VIEWS = frozenset("view view_as transpose permute unsqueeze squeeze expand expan
 SIZED_VIEWS = frozenset("view expand".split())
 # Operators that read numbers to find the sizes of their results. Those that call `nonzero` are reported there.
 COUNTED = frozenset("unique _unique2 unique_consecutive unique_dim bincount repeat_interleave one_hot".split())
+# Of these, the operators whose results `nonzero` has made known (`nonzero.py`), if they have one operand.
+FOUND = frozenset("nonzero argwhere where".split())
 # Operators that make tensors with unknown contents.
 EMPTY = frozenset("empty empty_like empty_strided empty_permuted new_empty new_empty_strided new resize_ resize_as_ set_".split())
 # Operators that make tensors whose contents do not depend on those of the operand.

@@ -3,6 +3,7 @@
 An operator that is put off has run on the card. For the host its operands are remembered: contents that are not written any more, since a
 later operator that writes a tensor gives it new contents."""
 
+from . import quick, stored, tables
 from .known import Known, Twin
 from .operators import PLAIN_NUMBERS, PUT_OFF, PUT_OFF_IN_PLACE
 
@@ -26,16 +27,20 @@ class Place:
         self.twin, self.dtype, self.shape = twin, tensor.dtype, tensor.shape
         self.strides, self.offset = tensor.stride(), tensor.storage_offset()
 
+    def over(self, torch, storage):
+        """Returns the tensor of the host over these contents."""
+        return torch.empty(0, dtype=self.dtype, device="cpu").set_(storage, self.offset, self.shape, self.strides)
+
 
 class Work:
     """An operator that was put off. `made` are the places of its results, of which each has a twin of its own, or that which it writes,
     whose contents before are those of `base`."""
 
-    __slots__ = ("values", "function", "name", "args", "kwargs", "made", "operands", "base", "depth", "held")
+    __slots__ = ("values", "function", "name", "args", "kwargs", "made", "operands", "base", "depth", "held", "number")
 
     def __init__(self, values, function, name, args, kwargs, operands, base=None):
         self.values, self.function, self.name, self.args, self.kwargs = values, function, name, args, kwargs
-        self.base, self.operands, self.made = base, operands, []
+        self.base, self.operands, self.made, self.number = base, operands, [], None
         self.depth = 1 + max((twin.work.depth for twin in operands if twin.work), default=0)
         self.held = sum(twin.bytes for twin in operands if twin.work is None)
         values.held_bytes += self.held
@@ -47,6 +52,8 @@ class Work:
         """Computes the results. Fails where the host lacks the operator, or refuses what the card takes."""
         values, torch, base = self.values, self.values.torch, self.base
         with values.one_thread, torch._C.DisableTorchFunction(), torch.no_grad():
+            if base is None and self.is_of_tables():
+                return
             if base is not None:
                 written = self.made[0].twin
                 contents = values.finished(base).storage
@@ -55,9 +62,9 @@ class Work:
             def on_host(place):
                 if type(place) is not Place:
                     return place
-                twin = written if base is not None and place.twin is base else values.finished(place.twin)
-                made = torch.empty(0, dtype=place.dtype, device=values.cpu)
-                return made.set_(twin.storage, place.offset, place.shape, place.strides)
+                if base is not None and place.twin is base:
+                    return place.over(torch, written.storage)
+                return values.placed(place)
 
             args = values.replaced(self.args, on_host)
             kwargs = values.replaced(self.kwargs, on_host) if self.kwargs else {}
@@ -73,6 +80,19 @@ class Work:
             for place, true, storage in zip(self.made, results, storages):
                 self.keep(torch, place, true, storage not in taken and storages.count(storage) == 1)
 
+    def is_of_tables(self):
+        """Computes the results as, or from, a table of which most entries are zero (`tables.py`). Returns whether they are such."""
+        first = self.args[0] if self.args else None
+        if type(first) is not Place or max(first.twin.bytes, self.made[0].twin.bytes) < tables.LEAST:
+            return False
+        found = tables.started(self.values, self) or tables.followed(self.values, self)
+        if type(found) is tables.Table:
+            self.made[0].twin.table = found
+        elif found is not None:
+            for place, true in zip(self.made, found):
+                self.keep(self.values.torch, place, true, True)
+        return found is not None
+
     def keep(self, torch, place, true, is_own):
         """Makes a result the contents of a twin."""
         if place.shape != true.shape:
@@ -83,8 +103,7 @@ class Work:
             twin.storage = true.untyped_storage()
             return
         twin.storage = torch.UntypedStorage(twin.bytes, device="cpu")
-        made = torch.empty(0, dtype=place.dtype, device="cpu")
-        made.set_(twin.storage, place.offset, place.shape, place.strides).copy_(true)
+        place.over(torch, twin.storage).copy_(true)
 
 
 class PutOff(Known):
@@ -96,6 +115,7 @@ class PutOff(Known):
         self.computed = 0
         # Bytes that operators that were put off hold.
         self.held_bytes = 0
+        self.stored = stored.Stored(torch, Place)
 
     def replaced(self, value, tensor_of):
         """Returns an argument in its form for the CPU, with what `tensor_of` makes of its tensors."""
@@ -128,10 +148,17 @@ class PutOff(Known):
 
     def put_off(self, function, name, args, kwargs, on_card, hosts, twins, made, fresh, changed, doubtful):
         """Puts an operator off, and returns whether it did."""
+        # Most operators end here: loops take half of what generators would.
+        for tensor in changed or made:
+            if tensor.numel() >= LARGE_RESULT:
+                break
+        else:
+            for twin in twins.values():
+                if twin.work is not None:
+                    break
+            else:
+                return False
         operands = list({id(twin): twin for twin in twins.values()}.values())
-        is_waiting = any(twin.work for twin in operands)
-        if not is_waiting and not any(tensor.numel() >= LARGE_RESULT for tensor in (changed or made)):
-            return False
         if not self.may_wait(name, args, on_card, hosts) or any(twin.source for twin in operands):
             return False
         if changed:
@@ -165,14 +192,34 @@ class PutOff(Known):
             self.sweep()
         return True
 
+    def placed(self, place):
+        """Returns the tensor of the host that an operand stands for."""
+        return place.over(self.torch, self.finished(place.twin).storage)
+
+    def table(self, place):
+        """Returns the contents of a tensor as a table; None if they are none, or the tensor is not all of it."""
+        table = self.done(place.twin).table
+        is_whole = table is not None and place.shape == table.shape and place.strides == (table.shape[1], 1) and not place.offset
+        return table if is_whole else None
+
     def finished(self, twin):
-        """Returns a twin, with its contents. Fails where they cannot be computed."""
+        """Returns a twin, with all its contents. Fails where they cannot be computed."""
+        if self.done(twin).table is not None:
+            with self.one_thread, self.torch._C.DisableTorchFunction(), self.torch.no_grad():
+                twin.storage, twin.table = twin.table.dense().untyped_storage(), None
+        return twin
+
+    def done(self, twin):
+        """Returns a twin, with its contents or a table of them. Fails where they cannot be computed."""
         work = twin.work
         if work is not None:
+            key = self.stored.number(work) if work.made[0].twin.bytes >= stored.LEAST_BYTES else None
             for place in work.made:
                 place.twin.work = None
             try:
-                work.do()
+                if key is None or not self.is_stored(key, work.made):
+                    work.do()
+                    self.store(key, work)
             except Exception:
                 for place in work.made:
                     place.twin.storage = None
@@ -182,9 +229,39 @@ class PutOff(Known):
                 if operand.weak.expired() and self.twins.get(operand.weak.cdata) is operand:
                     del self.twins[operand.weak.cdata]
                     self.kept -= operand.bytes
-        if twin.storage is None:
+        if twin.storage is None and twin.table is None:
             raise ValueError("contents were not computed")
         return twin
+
+    def nonzero(self, tensor, twin):
+        """Returns the places of what is not zero; None if contents cannot be computed."""
+        try:
+            table = self.table(Place(tensor, twin))
+            found = table.places() if table is not None else None
+            return quick.nonzero(self.torch, self.view(tensor, twin)) if found is None else found
+        except Exception:  # As in `compute`.
+            return None
+
+    def is_stored(self, key, made):
+        """Gives results the contents that were kept, if they were."""
+        found = self.stored.find(key)
+        if found is None:
+            return False
+        for at, (place, (storage, table)) in enumerate(zip(made, found)):
+            place.twin.storage, place.twin.table, place.twin.shared, place.twin.number = storage, table, True, (key, at)
+        return True
+
+    def store(self, key, work):
+        """Offers results that were computed to those that are kept. What was written is not: it would be copied before it is written again."""
+        if key is None:
+            return
+        twins = [place.twin for place in work.made]
+        for at, twin in enumerate(twins):
+            twin.number = key, at
+        result = [(twin.storage, twin.table) for twin in twins]
+        if work.base is None and self.stored.offer(key, result, sum(twin.bytes for twin in twins)):
+            for twin in twins:
+                twin.shared = True
 
     def is_ready(self, twin):
         """True if a twin has contents, which are computed now if they were put off."""

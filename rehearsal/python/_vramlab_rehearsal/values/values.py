@@ -21,6 +21,7 @@ from .operators import (
     EMPTY,
     FILLING,
     FILLS,
+    FOUND,
     INDICES,
     LARGE,
     MAKING,
@@ -290,7 +291,7 @@ class Values(PutOff):
         doing = self.doing.now
         for tensor in shown:
             twin = twins[id(tensor)]
-            if twin.work is None:
+            if twin.storage is not None:
                 self.library.vramlab_rehearsal_show(twin.address, twin.storage.data_ptr(), twin.bytes)
             else:
                 doing.offered = (*doing.offered, twin)
@@ -338,8 +339,11 @@ class Values(PutOff):
         changed = self.changed(name, args, kwargs, on_card, versions)
         if self.writes.value != self.seen_writes:
             self.forget_written()
-        inputs = {self.storage(tensor)._cdata for tensor in on_card} if made else frozenset()
-        fresh = [tensor for tensor in made if tensor.is_cuda and self.is_fresh(tensor, inputs)]
+        # What an operator has changed, and returns, is not new.
+        is_new = made and not (len(made) == len(changed) == 1 and made[0] is changed[0])
+        fresh = self.fresh(made, on_card) if is_new else []
+        if name in FOUND and len(args) == 1 and fresh and all(self.find(tensor) for tensor in fresh):
+            return out
         # What the script's own tensor of the host stands for must not be written.
         is_small = is_small and not any(twins[id(tensor)].source is not None for tensor in changed) and all(map(self.has_room, fresh))
         is_computed = is_small and (is_plain or (name not in EMPTY and not self.is_collective(function) and before is not None and before == self.random_offset()))
@@ -357,9 +361,15 @@ class Values(PutOff):
             return out
         return self.compute(function, name, args, kwargs, on_card, twins, out, made, fresh, changed)
 
-    def is_fresh(self, tensor, inputs):
-        storage = self.storage(tensor)
-        return storage is not None and storage._cdata not in inputs
+    def fresh(self, made, on_card):
+        """Returns the results on the card that lie in no operand's storage."""
+        inputs = {self.storage(tensor)._cdata for tensor in on_card}
+        found = []
+        for tensor in made:
+            storage = self.storage(tensor) if tensor.is_cuda else None
+            if storage is not None and storage._cdata not in inputs:
+                found.append(tensor)
+        return found
 
     def is_view(self, out, on_card, versions):
         """True if a result is a view of an operand, and nothing was written."""
@@ -448,7 +458,7 @@ class Values(PutOff):
 
     def keep(self, tensor, twin):
         """Keeps a twin that was changed together with its tensor."""
-        twin.version = self.version(tensor)
+        twin.version, twin.number = self.version(tensor), None
         self.twins[tensor.untyped_storage()._cdata] = twin
 
     def queue_sizes(self, function, name, args, kwargs, twins):
