@@ -71,7 +71,8 @@ impl Divided {
         self.train_with(&self.settings, devices, on_step)
     }
 
-    fn train_with(
+    /// Trains with other settings; on fewer devices than there are ranks that are shown, the first of these.
+    pub(super) fn train_with(
         &self,
         settings: &DataParallelSettings,
         devices: &[Device],

@@ -17,7 +17,7 @@ use super::noted::{Known, Noted};
 use super::requests::Served;
 use super::resolve::{resolve, target};
 use super::session::{Session, flow, taken};
-use super::spec::{ParallelSpec, RunSpec};
+use super::spec::RunSpec;
 use super::workspaces::KnowsWorkspaces;
 
 /// Steps after which everything that is kept from one to the next exists.
@@ -176,7 +176,7 @@ impl<'a> Paper<'a> {
     pub(super) fn taken_by(&self, spec: &RunSpec, part: Part) -> Result<Taken> {
         let (target, _) = target(spec, self.backends)?;
         let room = target.budget_bytes()?;
-        let (known, work) = match target.is_on_paper() && spec.parallel.data_parallel.is_none() {
+        let (known, work) = match target.is_on_paper() {
             true => self.noted.requests(spec, room)?,
             false => (Known::Other, 0),
         };
@@ -281,7 +281,7 @@ impl<'a> Paper<'a> {
     /// # Errors
     /// Fields that cannot be read or combined.
     pub fn session(&self, spec: &RunSpec) -> Result<Session> {
-        resolve(&RunSpec { parallel: undivided(&spec.parallel), ..spec.as_a_rank() }, self.backends)
+        resolve(&spec.undivided(), self.backends)
     }
 
     /// Trains; the result is the device's ledger.
@@ -312,11 +312,6 @@ pub(super) struct BeforeTraining {
     pub tensors: u64,
     /// Bytes of its parameters.
     pub parameter_bytes: u64,
-}
-
-/// The split of a run without its division among ranks.
-fn undivided(parallel: &ParallelSpec) -> ParallelSpec {
-    ParallelSpec { data_parallel: None, zero: None, gradient_as_bucket_view: None, sync_each: None, ..parallel.clone() }
 }
 
 #[cfg(test)]
