@@ -416,4 +416,36 @@ mod tests {
             assert!(fits.contains(&true) && fits.contains(&false), "{fits:?}");
         }
     }
+
+    /// The first rank of a divided run, whose requests are noted, takes what the fullest of those that are shown takes.
+    #[test]
+    fn requests_of_a_rank_take_what_its_run_takes() {
+        let paper = Paper::new(&[], &|| false);
+        let small = json!({"model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300, "batch": 6, "data-parallel": 3});
+        let mut runs = vec![
+            json!({"gradient-as-bucket-view": true, "accumulate": 5}),
+            json!({"sync-each": true, "accumulate": 4}),
+            json!({"eval-every": 2, "eval-batch": 3, "lengths": "64,32"}),
+            json!({"freeze": "tok", "zero": 3, "precision": "bf16"}),
+            json!({"lora": 4, "lora-target": "all-linear", "zero": 3, "optimizer": "adamw8bit"}),
+        ];
+        for zero in 0..4 {
+            runs.push(json!({"zero": zero, "accumulate": 4, "clip-grad-norm": 1.0}));
+            runs.push(json!({"zero": zero, "precision": "bf16", "optimizer-impl": "loop"}));
+        }
+        for run in runs {
+            for alloc in [None, Some("expandable_segments:True")] {
+                let mut fields = small.as_object().unwrap().clone();
+                fields.extend(run.as_object().unwrap().clone());
+                let mut spec = spec(Value::Object(fields));
+                spec.allocator.alloc_conf = alloc.map(String::from);
+                let (known, _) = paper.noted.requests(&spec, None).unwrap();
+                assert!(!matches!(known, Known::Other), "{run}");
+                for part in PARTS {
+                    let (quick, slow) = (paper.taken_by(&spec, part).unwrap(), paper.trained(&spec, part).unwrap());
+                    assert_eq!((quick.needs, quick.deviations), (slow.needs, slow.deviations), "{part:?} of {run}");
+                }
+            }
+        }
+    }
 }
