@@ -150,7 +150,7 @@ fn techniques_together_take_what_the_libraries_take() {
 /// The same with batches and lengths that are odd numbers, clipping, averages, and a scaled loss.
 #[test]
 fn trainings_drawn_widely_take_what_the_libraries_take() {
-    compare("wide", 20);
+    compare("wide", 24);
 }
 
 #[test]
