@@ -174,6 +174,27 @@ def drawn(count, seed):
     return found
 
 
+def widely(count, seed):
+    """Combinations of what a whole training consists of, with batches and lengths that are odd numbers: network and fields, drawn at random."""
+    draw, found = random.Random(seed), []
+    fitting = {"hf-llama": 48, "hf-gpt2": 48, "hf-qwen2": 64, "hf-neox": 64, "hf-opt": 64, "hf-wide": 256}
+    while len(found) < count:
+        network = draw.choice(list(fitting))
+        precision = draw.choice(["fp32", "bf16", "bf16", "autocast-bf16", "autocast-fp16"])
+        kinds: list[dict] = [{}, RANK_16, {"lora": 8, "lora-dropout": 0.1}, RANK_16 | {"dora": True}]
+        kinds += [RANK_64 | FOUR, RANK_16 | NESTED | {"dora": True}, RANK_16 | EIGHT] if precision == "bf16" else [{"freeze": "*,!*layers.1*" if network != "hf-gpt2" else "*,!*h.1*"}]
+        of = draw.choice(kinds if network in ("hf-llama", "hf-qwen2", "hf-wide") or precision != "bf16" else kinds[:4])
+        fields: dict = {"optimizer": draw.choice(["adamw", "adamw8bit", "paged-adamw8bit", "adafactor", "lion8bit", "rmsprop", "nadam", "adamax"]), "precision": precision, **of}
+        losses = [None, None, "checkpointed", "chunked:3"] + (["liger"] if precision in ("fp32", "bf16") else [])
+        others: dict[str, list] = {"checkpoint": [None, "blocks", "blocks", "blocks:2"], "loss": losses, "accumulate": [None, None, 2, 3],
+                                   "clip-grad-norm": [None, 1.0], "ema": [None, None, "parameters"] if "lora" not in fields and precision != "autocast-fp16" else [None]}
+        for key, values in others.items():
+            value = draw.choice(values)
+            fields |= {key: value} if value else {}
+        found.append((network, fields | {"batch": draw.choice([1, 3, 5, 7]), "sequence": draw.randrange(9, fitting[network], 2)}))
+    return found
+
+
 def said(fields):
     """The fields in words."""
     return " ".join(key if value is True else str(value) for key, value in fields.items())
@@ -227,7 +248,7 @@ def program(name, network, fields):
 GROUPS: "dict[str, list]" = {"optimizers_torch": OF_TORCH, "optimizers_factored": FACTORED, "optimizers_bitsandbytes": OF_BITSANDBYTES,
                              "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS, "liger": LIGER, "liger_autocast": LIGER_AUTOCAST, "tuned": TUNED, "offloaded": OFFLOADED, "selected": SELECTED,
                              "saved": SAVED, "last": LAST, "packed": PACKED, "ranked": RANKED,
-                             "combined": drawn(30, 49)}
+                             "combined": drawn(30, 49), "wide": widely(24, 51)}
 
 
 def tuned(name, network, fields):
@@ -450,7 +471,8 @@ def run(row, case, host):
     optimized, batch = optimizer_of(fields), fields["batch"] // fields.get("data-parallel", 1)
     frozen, ranks = fields.get("freeze", ""), of_ranks(fields)
     dtype = torch.bfloat16 if str(fields.get("precision")).startswith("bf16") else torch.float32
-    autocast = torch.bfloat16 if str(fields.get("precision")).endswith("autocast-bf16") else None
+    precision = str(fields.get("precision"))
+    autocast = torch.float16 if precision == "autocast-fp16" else torch.bfloat16 if precision.endswith("autocast-bf16") else None
     if network in CONFIGS:
         family, sizes = CONFIGS[network]
         return loops.of_transformers(row, family, (batch,), (fields["sequence"],), STEPS, dtype=dtype, optimized=optimized,
@@ -458,7 +480,8 @@ def run(row, case, host):
                                      accumulate=fields.get("accumulate", 1), checkpoints=checkpoints_of(fields.get("checkpoint")), autocast=autocast,
                                      contexts=contexts_of(fields["checkpoint-save"]) if "checkpoint-save" in fields else None,
                                      last=fields.get("logits-to-keep", 0), texts=fields.get("packing", 0),
-                                     loss_of=loss_of(fields["loss"]) if "loss" in fields else None, frozen=frozen, **ranks, **offload, **sizes)["config"]
+                                     loss_of=loss_of(fields["loss"]) if "loss" in fields else None, frozen=frozen, clip=fields.get("clip-grad-norm", 0.0), scaled=precision == "autocast-fp16",
+                                     average="ema" in fields, **ranks, **offload, **sizes)["config"]
     if network.startswith("export-"):
         loops.exported(row, network[len("export-"):], (batch,), STEPS, optimized=optimized, frozen=frozen, **ranks, **offload)
         return None
@@ -497,7 +520,7 @@ def recorded(case):
 def main():
     if sys.argv[1:]:
         made: typing.Any = {"ends": ended, "liger": ended, "liger_autocast": ended, "tuned": tuned, "offloaded": offloaded, "selected": selected, "saved": saved,
-                            "last": counted("logits-to-keep"), "packed": counted("packing"), "combined": combined}.get(sys.argv[1], program)
+                            "last": counted("logits-to-keep"), "packed": counted("packing"), "combined": combined, "wide": combined}.get(sys.argv[1], program)
         print(json.dumps([made(*words) for words in GROUPS[sys.argv[1]]]))
     else:
         print(*GROUPS, sep="\n")

@@ -45,8 +45,11 @@ impl Divided {
         settings.check()?;
         let pretrained = matches!(session.network, Network::Pretrained(..));
         let only_the_loss = stage.divides_parameters() && pretrained && spec.model.keep.is_none();
-        let note = "With ZeRO-3 only the loss of a result is held here; on one card its scores and cache are, too.";
-        let notes = only_the_loss.then(|| note.to_string()).into_iter().collect();
+        let loss = "With ZeRO-3 only the loss of a result is held here; on one card its scores and cache are, too.";
+        let gathered = "ZeRO-3 gathers one block at a time here. FSDP2 also holds the next one and the ends of the network: a rehearsal of the script has its bytes.";
+        let of_zero_3 = stage.divides_parameters() && pretrained;
+        let notes = [(only_the_loss, loss), (of_zero_3, gathered)];
+        let notes = notes.into_iter().filter(|(is_said, _)| *is_said).map(|(_, note)| note.into()).collect();
         Ok(Self { session, settings, notes })
     }
 
@@ -71,7 +74,8 @@ impl Divided {
         self.train_with(&self.settings, devices, on_step)
     }
 
-    fn train_with(
+    /// Trains with other settings; on fewer devices than there are ranks that are shown, the first of these.
+    pub(super) fn train_with(
         &self,
         settings: &DataParallelSettings,
         devices: &[Device],

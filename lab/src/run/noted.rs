@@ -6,15 +6,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use lab_base::backends::Entry;
 use lab_base::error::{Error, Result};
 use lab_results::PeakResult;
+use lab_training::data_parallel::DataParallelSettings;
 use lab_training::{OptimizerKind, Phase, RunSettings};
-use memcore::Deviations;
 use memcore::memory::{Allocator, Needs};
+use memcore::{Deviations, Device};
 
+use super::divided::Divided;
 use super::drawn::Drawn;
 use super::flat::MOST_DIFFERENT_ROUNDS;
 use super::requests::{MICRO_BATCHES, Requests, STEP_ENDED, STEPS, Served};
 use super::resolve::resolve;
-use super::session::{Session, flow, taken};
+use super::session::{OnStep, Session, flow, taken};
 use super::spec::{AllocatorSpec, Convolutions, RunSpec, TrainingSpec};
 
 /// The requests of a run, and how long it goes on.
@@ -111,7 +113,8 @@ impl<'a> Noted<'a> {
     /// Draws this run when its requests are asked for.
     pub(super) fn draw(&mut self, spec: &RunSpec, session: &'a Session) -> Result<()> {
         let key = without_allocator(spec)?.1;
-        self.to_draw = Some((key, session)).filter(|_| session.draws_its_requests());
+        let is_whole = spec.parallel.data_parallel.is_none();
+        self.to_draw = Some((key, session)).filter(|_| is_whole && session.draws_its_requests());
         Ok(())
     }
 
@@ -172,9 +175,13 @@ impl<'a> Noted<'a> {
         if let Some(known) = slot.as_ref().filter(|known| known.answers(room)) {
             return Ok((known.clone(), 0));
         }
-        let (known, work) = match self.repeated_in_drawing(&key) {
-            Some(found) => found,
-            None => course(&resolve(&spec, self.backends)?, 0, room, self.stop)?,
+        let (known, work) = match (self.repeated_in_drawing(&key), spec.parallel.data_parallel) {
+            (Some(found), _) => found,
+            (None, None) => course(&Dry::Alone(&resolve(&spec, self.backends)?), 0, room, self.stop)?,
+            (None, Some(_)) => {
+                let divided = Divided::of(&spec, resolve(&spec.undivided(), self.backends)?)?;
+                course(&Dry::Rank(&divided), 0, room, self.stop)?
+            }
         };
         *slot = Some(known.clone());
         Ok((known, work))
@@ -197,6 +204,40 @@ fn key(spec: &RunSpec) -> Result<Key> {
     Ok((text, spec.profile.convolutions.clone()))
 }
 
+/// A run that is made dry: alone, or as one of the ranks of a divided one, which hold the same.
+pub(super) enum Dry<'a> {
+    Alone(&'a Session),
+    Rank(&'a Divided),
+}
+
+impl Dry<'_> {
+    /// The run; of a rank, its form on one device.
+    fn session(&self) -> &Session {
+        match self {
+            Self::Alone(session) => session,
+            Self::Rank(divided) => &divided.session,
+        }
+    }
+
+    /// Rounds of steps that show all others. Buckets of gradients are made anew in the second step.
+    fn rounds(&self) -> usize {
+        match self {
+            Self::Alone(_) => STEPS,
+            Self::Rank(_) => STEPS + 1,
+        }
+    }
+
+    fn train(&self, device: &Device, run: &RunSettings, on_step: &mut OnStep<'_>) -> Result<()> {
+        match self {
+            Self::Alone(session) => Ok(session.train_with(device, run, on_step).map(drop)?),
+            Self::Rank(divided) => {
+                let settings = DataParallelSettings { run: run.clone(), ..divided.settings.clone() };
+                divided.train_with(&settings, std::slice::from_ref(device), on_step).map(drop)
+            }
+        }
+    }
+}
+
 impl Session {
     /// Memory of the run with enough memory, from a dry run until memory is flat, or of at least so many steps.
     ///
@@ -205,7 +246,7 @@ impl Session {
     pub fn needs(&self, least: usize, stop: &dyn Fn() -> bool) -> Result<Needs> {
         let (target, device) = self.with_memory_enough()?;
         // An allocator alone tells what further steps take in a twentieth of the time.
-        if let Known::All(course, _) = course(self, least, None, stop)?.0
+        if let Known::All(course, _) = course(&Dry::Alone(self), least, None, stop)?.0
             && let Served::All { needs, .. } = course.until_flat(&mut *target.allocator()?)?
             && !stop()
         {
@@ -221,12 +262,8 @@ impl Session {
 ///
 /// # Errors
 /// Those of the run, other than that memory runs out.
-pub(super) fn course(
-    session: &Session,
-    least: usize,
-    room: Option<u64>,
-    stop: &dyn Fn() -> bool,
-) -> Result<(Known, u64)> {
+pub(super) fn course(dry: &Dry<'_>, least: usize, room: Option<u64>, stop: &dyn Fn() -> bool) -> Result<(Known, u64)> {
+    let session = dry.session();
     if !session.makes_only_requests() {
         return Ok((Known::Other, 0));
     }
@@ -238,8 +275,8 @@ pub(super) fn course(
     };
     let rounds = |rounds: usize| most.min(rounds.saturating_mul(period));
     let known = |requests, deviations| Known::All(Arc::new(Course { requests, period, most }), deviations);
-    let run = RunSettings { accumulate: few, steps: rounds(STEPS), ..session.run.clone() };
-    let (noted, work) = requests_of(session, &run, room, stop)?;
+    let run = RunSettings { accumulate: few, steps: rounds(dry.rounds()), ..session.run.clone() };
+    let (noted, work) = requests_of(dry, &run, room, stop)?;
     let (requests, deviations) = match noted {
         Ok(noted) => noted,
         Err(known) => return Ok((known, work)),
@@ -250,7 +287,7 @@ pub(super) fn course(
         return Ok((known(requests, deviations), work));
     }
     let run = RunSettings { steps: rounds(MOST_DIFFERENT_ROUNDS), ..session.run.clone() };
-    let (noted, more) = requests_of(session, &run, room, stop)?;
+    let (noted, more) = requests_of(dry, &run, room, stop)?;
     let known = match noted {
         Ok((requests, deviations)) => known(requests.clone().repeating(period).unwrap_or(requests), deviations),
         Err(known) => known,
@@ -259,19 +296,14 @@ pub(super) fn course(
 }
 
 /// Returns the requests of a run with these settings and its deviations, or what else is known.
-fn requests_of(
-    session: &Session,
-    run: &RunSettings,
-    room: Option<u64>,
-    stop: &dyn Fn() -> bool,
-) -> Result<(Found, u64)> {
-    let device = session.target.noting(room)?.open()?;
-    let trained = session.train_with(&device, run, &mut |_| {
+fn requests_of(dry: &Dry<'_>, run: &RunSettings, room: Option<u64>, stop: &dyn Fn() -> bool) -> Result<(Found, u64)> {
+    let device = dry.session().target.noting(room)?.open()?;
+    let trained = dry.train(&device, run, &mut |_| {
         device.phase(STEP_ENDED);
         flow(stop)
     });
     let work = device.usage().n_alloc();
-    match (trained.map_err(Error::from), room) {
+    match (trained, room) {
         (Ok(_), _) => {}
         (Err(Error::Core(error)), Some(room)) if error.is_out_of_memory() => {
             return Ok((Err(Known::MoreThan(room)), work));

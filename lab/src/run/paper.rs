@@ -18,7 +18,7 @@ use super::noted::{Known, Noted, Part};
 use super::requests::Served;
 use super::resolve::{resolve, target};
 use super::session::{Session, flow, taken};
-use super::spec::{ParallelSpec, RunSpec};
+use super::spec::RunSpec;
 use super::workspaces::KnowsWorkspaces;
 
 /// Steps after which everything that is kept from one to the next exists.
@@ -191,7 +191,7 @@ impl<'a> Paper<'a> {
     pub(super) fn taken_by(&self, spec: &RunSpec, part: Part) -> Result<Taken> {
         let (target, _) = target(spec, self.backends)?;
         let room = target.budget_bytes()?;
-        let (known, work) = match target.is_on_paper() && spec.parallel.data_parallel.is_none() {
+        let (known, work) = match target.is_on_paper() {
             true => self.noted.requests(spec, room)?,
             false => (Known::Other, 0),
         };
@@ -301,7 +301,7 @@ impl<'a> Paper<'a> {
     /// # Errors
     /// Fields that cannot be read or combined.
     pub fn session(&self, spec: &RunSpec) -> Result<Session> {
-        resolve(&RunSpec { parallel: undivided(&spec.parallel), ..spec.as_a_rank() }, self.backends)
+        resolve(&spec.undivided(), self.backends)
     }
 
     /// Trains; the result is the device's ledger.
@@ -332,11 +332,6 @@ pub(super) struct BeforeTraining {
     pub tensors: u64,
     /// Bytes of its parameters.
     pub parameter_bytes: u64,
-}
-
-/// The split of a run without its division among ranks.
-fn undivided(parallel: &ParallelSpec) -> ParallelSpec {
-    ParallelSpec { data_parallel: None, zero: None, gradient_as_bucket_view: None, sync_each: None, ..parallel.clone() }
 }
 
 #[cfg(test)]
@@ -439,6 +434,38 @@ mod tests {
         for alloc in ["expandable_segments:False", "expandable_segments:True"] {
             let fits: Vec<bool> = (1..24).map(|step| of(step * 8, alloc)).collect();
             assert!(fits.contains(&true) && fits.contains(&false), "{fits:?}");
+        }
+    }
+
+    /// The first rank of a divided run, whose requests are noted, takes what the fullest of those that are shown takes.
+    #[test]
+    fn requests_of_a_rank_take_what_its_run_takes() {
+        let paper = Paper::new(&[], &|| false);
+        let small = json!({"model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300, "batch": 6, "data-parallel": 3});
+        let mut runs = vec![
+            json!({"gradient-as-bucket-view": true, "accumulate": 5}),
+            json!({"sync-each": true, "accumulate": 4}),
+            json!({"eval-every": 2, "eval-batch": 3, "lengths": "64,32"}),
+            json!({"freeze": "tok", "zero": 3, "precision": "bf16"}),
+            json!({"lora": 4, "lora-target": "all-linear", "zero": 3, "optimizer": "adamw8bit"}),
+        ];
+        for zero in 0..4 {
+            runs.push(json!({"zero": zero, "accumulate": 4, "clip-grad-norm": 1.0}));
+            runs.push(json!({"zero": zero, "precision": "bf16", "optimizer-impl": "loop"}));
+        }
+        for run in runs {
+            for alloc in [None, Some("expandable_segments:True")] {
+                let mut fields = small.as_object().unwrap().clone();
+                fields.extend(run.as_object().unwrap().clone());
+                let mut spec = spec(Value::Object(fields));
+                spec.allocator.alloc_conf = alloc.map(String::from);
+                let (known, _) = paper.noted.requests(&spec, None).unwrap();
+                assert!(!matches!(known, Known::Other), "{run}");
+                for part in PARTS {
+                    let (quick, slow) = (paper.taken_by(&spec, part).unwrap(), paper.trained(&spec, part).unwrap());
+                    assert_eq!((quick.needs, quick.deviations), (slow.needs, slow.deviations), "{part:?} of {run}");
+                }
+            }
         }
     }
 }

@@ -122,11 +122,12 @@ impl TrySearch<'_> {
             false => "Try, the smallest change first (each was run)".into(),
         };
         let search = match found.end {
-            End::Work => format!(
+            // A full list needs no others.
+            End::Work if entries.len() < MOST => format!(
                 "The search ended at its limit of work, after {}; there may be others.",
                 counted(found.tried as u64, "combination")
             ),
-            End::Enough | End::AllTried | End::Stopped => String::new(),
+            End::Work | End::Enough | End::AllTried | End::Stopped => String::new(),
         };
         Ok(Tries { order, entries, search, not_here: NOT_HERE.into() })
     }
@@ -171,7 +172,9 @@ impl TrySearch<'_> {
     }
 
     fn within(&self, changes: &[Change], room: Room, made: &Made, of: Of) -> Result<Found<()>> {
-        let (enough, work) = if of == Of::All { (MOST, WORK) } else { (1, WORK / 4) };
+        // An allocation of a rank takes more time: hooks, buckets and shards come with it.
+        let most = if self.spec.parallel.data_parallel.is_some() { WORK / 4 * 3 } else { WORK };
+        let (enough, work) = if of == Of::All { (MOST, most) } else { (1, most / 4) };
         let limits = Limits { moves: MOST_CHANGES, enough, work, stop: self.paper.stop };
         let is_of_others = |i: &usize| changes_the_training(changes[*i].axis());
         let moves: Vec<Move> = changes.iter().map(Change::as_move).collect();

@@ -116,12 +116,26 @@ impl RunSpec {
 
     /// Returns the run on a card that holds what its ranks need to communicate.
     #[must_use]
-    pub(super) fn as_a_rank(&self) -> Self {
+    fn as_a_rank(&self) -> Self {
         let mut spec = self.clone();
         if let (true, Some(Gpu::Card { ranks, .. })) = (spec.parallel.has_ranks(), &mut spec.device.gpu) {
             *ranks = true;
         }
         spec
+    }
+
+    /// Returns the form on one device, or split over some, of a rank's run.
+    #[must_use]
+    pub(super) fn undivided(&self) -> Self {
+        let parallel = self.parallel.clone();
+        let parallel = ParallelSpec {
+            data_parallel: None,
+            zero: None,
+            gradient_as_bucket_view: None,
+            sync_each: None,
+            ..parallel
+        };
+        Self { parallel, ..self.as_a_rank() }
     }
 
     /// The libraries of the run that take memory of their own. `cudnn`: it has convolutions.

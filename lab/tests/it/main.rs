@@ -1,5 +1,6 @@
 //! The tests of what takes the whole laboratory, as one program.
 
+mod adapted;
 #[path = "../../imports/tests/it/archives/mod.rs"]
 mod archives;
 mod channels_last;

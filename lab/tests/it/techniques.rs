@@ -147,6 +147,12 @@ fn techniques_together_take_what_the_libraries_take() {
     compare("combined", 30);
 }
 
+/// The same with batches and lengths that are odd numbers, clipping, averages, and a scaled loss.
+#[test]
+fn trainings_drawn_widely_take_what_the_libraries_take() {
+    compare("wide", 24);
+}
+
 #[test]
 fn ligers_loss_takes_what_it_takes() {
     compare("liger", 9);

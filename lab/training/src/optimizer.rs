@@ -173,6 +173,11 @@ impl OptimizerKind {
         matches!(self.maker(), Maker::TorchLoop | Maker::Transformers | Maker::BitsAndBytes)
     }
 
+    /// True if its states, or its steps, follow the shape of a parameter: factors of rows and columns, a norm of each parameter.
+    pub fn follows_shapes(self) -> bool {
+        matches!(self, Self::TorchAdafactor | Self::Adafactor | Self::Lamb)
+    }
+
     /// True if devices compute it here. Of the others the memory is known, on a device without values.
     pub fn is_computed(self) -> bool {
         self.maker() != Maker::BitsAndBytes

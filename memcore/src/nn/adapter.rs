@@ -203,8 +203,10 @@ impl LowRankAdapter {
             lengths.unary_(UnaryOp::Sqrt)?;
             lengths
         };
-        let ratio = ops::div(magnitude.tensor(), &Tensor::from_array(lengths.clone()))?;
-        let ratio = ops::view(&ratio, &[1, lengths.numel()])?;
+        let ratio = {
+            let ratio = ops::div(magnitude.tensor(), &Tensor::from_array(lengths.clone()))?;
+            ops::view(&ratio, &[1, lengths.numel()])?
+        };
         let high = self.low_rank(x.clone())?;
         let own = match (own, base.bias) {
             (Some(own), Some(bias)) => ops::sub(own, &Tensor::from_array(bias.clone()))?,
@@ -219,7 +221,8 @@ impl LowRankAdapter {
         drop(right);
         let sum = ops::add(&left, &scaled)?;
         drop((left, scaled));
-        drop((product, weight, lengths, ratio, high));
+        // Names die in the order of their first assignment: `base_result` is an argument.
+        drop((own, product, weight, lengths, ratio, high));
         Ok(sum)
     }
 

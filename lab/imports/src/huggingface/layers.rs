@@ -28,14 +28,7 @@ impl Conv1d {
     /// Computes `[batch, time, out]` from `[batch, time, in]`.
     pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
-        let width = x.dims().last().copied().unwrap_or(1);
-        let mut dims = x.dims().to_vec();
-        let rows = ops::view(x, &[x.numel() / width.max(1), width])?;
-        let y = ops::addmm(self.bias.tensor(), &rows, self.weight.tensor())?;
-        if let Some(last) = dims.last_mut() {
-            *last = y.dims()[1];
-        }
-        let y = ops::view(&y, &dims)?;
+        let y = self.own(x)?;
         match &self.adapter {
             None => Ok(y),
             Some(adapter) => {
@@ -43,6 +36,18 @@ impl Conv1d {
                 adapter.added(y, x, &base)
             }
         }
+    }
+
+    /// The layer's own result.
+    fn own(&self, x: &Tensor) -> Result<Tensor> {
+        let width = x.dims().last().copied().unwrap_or(1);
+        let mut dims = x.dims().to_vec();
+        let rows = ops::view(x, &[x.numel() / width.max(1), width])?;
+        let y = ops::addmm(self.bias.tensor(), &rows, self.weight.tensor())?;
+        if let Some(last) = dims.last_mut() {
+            *last = y.dims()[1];
+        }
+        ops::view(&y, &dims)
     }
 }
 

@@ -15,6 +15,9 @@
 //! - With `master_weights` the optimizer has float32 copies of the 16-bit parameters, as in the ZeRO paper and in DeepSpeed: its step widens the
 //!   gradients, and narrows the updated copies.
 //!
+//! Frozen parameters have no gradients, buckets or states. In stage 3 those of a unit's type are a unit beside it: it is freed with the gradient of the
+//! piece's input. In stages 1 and 2 they are whole on every rank.
+//!
 //! With accumulation, stages 0 and 1 communicate once per step (`no_sync`), stages 2 and 3 once per micro-batch, since they do not keep whole
 //! gradients.
 

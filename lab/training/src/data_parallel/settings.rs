@@ -89,7 +89,7 @@ impl DataParallelSettings {
             return Err(Error::usage("precision", problem));
         }
         let kind = self.run.optimizer.kind;
-        if kind.is_loop() && self.stage != Stage::Replicated {
+        if kind.follows_shapes() && self.stage != Stage::Replicated {
             let problem =
                 format!("{} with ZeRO: its states follow a parameter's shape, and a shard has none", kind.name());
             return Err(Error::usage("optimizer", problem));
