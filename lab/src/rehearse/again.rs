@@ -80,7 +80,7 @@ impl Again<'_, '_> {
             let share =
                 found.share_that_fits().map_or(String::new(), |share| format!(" (about {:.0} % of it)", 100.0 * share));
             self.said.push(format!(
-                "with {{batch}} in place of the batch, `-P batch 1 N` finds the largest that fits{share}."
+                "with `{{batch}}` in place of the batch, `-P batch 1 N` finds the largest that fits{share}."
             ));
             return Ok(None);
         };
@@ -90,7 +90,9 @@ impl Again<'_, '_> {
             let command: Vec<OsString> = word.with(&self.request.command, value);
             let changed = Request { command, ..self.request.clone() };
             if let Some(fitting) = self.once(&changed, &change)? {
-                self.said.push(format!("With {{batch}} there, `-P batch {value} {too_large}` finds the largest."));
+                self.said.push(format!(
+                    "The same with `{{batch}}` for {value} and `-P batch {value} {too_large}` before `--` finds the largest."
+                ));
                 return Ok(Some(entry(format!("{change} instead of {}", word.value), &changed, &[], &fitting)));
             }
             if self.interrupted {
