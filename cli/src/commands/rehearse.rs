@@ -115,8 +115,10 @@ fn with_rank(path: &Path, rank: u64) -> PathBuf {
 fn draw(rehearsed: &Rehearsed, page: &Destination, ui: &Ui) -> Result<()> {
     let (title, sections) = (rehearsed.result.title(), rehearsed.result.sections());
     let recording = rehearsed.recording()?;
+    let others = rehearsed.recordings_of_others()?;
     let part = Part::Sections { title: &title, sections: &sections, recording: recording.as_ref() };
-    super::report::page(page, &[part], ui)
+    let parts: Vec<Part<'_>> = std::iter::once(part).chain(others.iter().map(Part::Recording)).collect();
+    super::report::page(page, &parts, ui)
 }
 
 /// Returns the verdict as an exit code.

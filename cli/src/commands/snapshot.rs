@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use lab::input;
 use lab::report::{Part, Recording};
-use lab::results::{Findings, Looked, SnapshotResult};
+use lab::results::{Findings, Looked, OtherDevice, SnapshotResult};
 use lab::snapshot::{Document, Snapshot, StackId, write_json, write_pickle};
 use lab::stacks::matches;
 
@@ -42,13 +42,37 @@ fn show(args: &ShowArgs, ui: &Ui) -> Result<Code> {
     let looked = Looked { top: args.top, range, matching: args.matching.clone() };
     let found = SnapshotResult::of(name.clone(), &snapshot, device, &looked);
     if let Some(page) = &args.page.html {
-        let recording = Recording::of_snapshot(&name, &snapshot, device);
-        let (title, sections) = (found.title(), found.sections());
-        let part = Part::Sections { title: &title, sections: &sections, recording: Some(&recording) };
-        super::report::page(page, &[part], ui)?;
+        draw(page, (&snapshot, &name), &found, args.device.is_none(), ui)?;
     }
     output::deliver_findings(ui, &args.output, None, &found)?;
     Ok(Code::Done)
+}
+
+/// Draws a device; unless it was asked for by its number, the others beneath it.
+fn draw(
+    page: &Destination,
+    (snapshot, name): (&Snapshot, &str),
+    found: &SnapshotResult,
+    all: bool,
+    ui: &Ui,
+) -> Result<()> {
+    let others = if all { OtherDevice::of(snapshot, found.device) } else { Vec::new() };
+    let others = others
+        .iter()
+        .map(|other| SnapshotResult::of(name.into(), snapshot, other.device, &Looked::default()))
+        .collect::<Vec<_>>();
+    let of = |found: &SnapshotResult| {
+        let device = if others.is_empty() { String::new() } else { format!("Device {}: ", found.device) };
+        let recording = Recording::of_snapshot(name, snapshot, found.device);
+        (format!("{device}{}", found.title()), found.sections(), recording)
+    };
+    let shown: Vec<_> = std::iter::once(found).chain(&others).map(of).collect();
+    let part = |(title, sections, recording)| Part::Sections { title, sections, recording: Some(recording) };
+    let parts: Vec<Part<'_>> = shown
+        .iter()
+        .map(|(title, sections, recording)| part((title.as_str(), sections.as_slice(), recording)))
+        .collect();
+    super::report::page(page, &parts, ui)
 }
 
 /// Returns the first and the last entry of a range.

@@ -20,6 +20,17 @@ fn some_ranks_of_many_are_started_alone() {
 }
 
 #[test]
+fn a_page_draws_every_rank() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let ran = rehearse(&["--world", "2", "--html", page.to_str().unwrap()], &["allocate=1000000", "steps=3"]);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    let page = std::fs::read_to_string(page).unwrap();
+    assert_eq!((page.matches("<article ").count(), page.matches("data-run=").count()), (2, 2));
+    assert!(page.contains("<h2>Rank 1</h2>"), "the rank beside the largest");
+}
+
+#[test]
 fn a_rank_that_fails_ends_the_others_and_no_verdict_is_given() {
     // Rank 1 fails while rank 0 has made its steps and waits.
     let ran = rehearse(&["--world", "2"], &["steps=9", "fail-of-rank=1"]);

@@ -432,3 +432,21 @@ fn a_recording_without_times_takes_no_time_for_a_range() {
     assert!(problem.contains("has no times") && problem.contains("416"), "{problem}");
     done(&["snapshot", "show", &path, "--range", "..200"]);
 }
+
+#[test]
+fn the_devices_of_a_snapshot_are_one_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, page] = ["two.json", "page.html"].map(|name| folder.path().join(name).display().to_string());
+    done(&["snapshot", "convert", &golden("mlp_oom_plain"), &file]);
+    let mut snapshot = loaded(&file);
+    let traces = snapshot["device_traces"].as_array_mut().unwrap();
+    let first = traces[0].clone();
+    traces.push(first);
+    std::fs::write(&file, snapshot.to_string()).unwrap();
+    done(&["snapshot", "show", &file, "--html", &page]);
+    let all = std::fs::read_to_string(&page).unwrap();
+    assert_eq!((all.matches("<article ").count(), all.matches("data-run=").count()), (2, 2));
+    assert!(all.contains("<h2>Device 1: ") && all.contains("href=\"#part-1\""), "a part for each");
+    done(&["snapshot", "show", &file, "--device", "1", "--html", &page]);
+    assert!(!std::fs::read_to_string(&page).unwrap().contains("<h2>Device"), "one that was asked for stands alone");
+}

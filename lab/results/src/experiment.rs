@@ -127,7 +127,7 @@ impl ExperimentResult {
         self.notes.iter().filter(|note| is_deviation(note))
     }
 
-    fn curve(curve: &Curve) -> Chart {
+    pub(super) fn curve(curve: &Curve) -> Chart {
         let series = |(color, (name, values)): (usize, &(String, Vec<u64>))| Series {
             name: name.clone(),
             points: values.iter().enumerate().map(|(i, value)| (i as f64, *value as f64)).collect(),
@@ -264,6 +264,7 @@ impl Findings for ExperimentResult {
         if self.interrupted {
             sections.push(Section::Note("Stopped early: this is what was measured until then.".into()));
         }
+        sections.extend(self.picture().map(|picture| Section::Rest(vec![picture])));
         sections.push(Section::Verdicts(self.claims.clone()));
         let every = self.every_row();
         sections.extend(self.checked().map(Section::Note));
@@ -277,7 +278,9 @@ impl Findings for ExperimentResult {
             self.command()
         )));
         let mut rest: Vec<Section> = self.tables.iter().cloned().map(Section::Table).collect();
-        rest.extend(self.curves.iter().map(Self::curve).map(Section::Chart));
+        let shown_above = matches!(self.picture(), Some(Section::Chart(_)));
+        let curves = self.curves.iter().skip(usize::from(shown_above));
+        rest.extend(curves.map(Self::curve).map(Section::Chart));
         rest.extend(self.charts().into_iter().map(Section::Drawing));
         rest.extend(self.notes.iter().filter(|note| !is_deviation(note)).cloned().map(Section::Note));
         sections.push(Section::Rest(rest));

@@ -13,6 +13,7 @@ pub mod command;
 mod device;
 mod estimate;
 mod experiment;
+mod experiment_picture;
 mod experiment_scan;
 mod explain;
 mod findings;

@@ -89,6 +89,9 @@ impl Process {
     }
 }
 
+/// The most further ranks that a page draws.
+const MOST_OTHERS: usize = 7;
+
 impl Rehearsed {
     /// Returns a Python that looked for PyTorch and has none, if none of the run has it.
     pub fn without_torch(&self) -> Option<NoTorch> {
@@ -119,15 +122,32 @@ impl Rehearsed {
     /// # Errors
     /// A snapshot that cannot be read.
     pub fn recording(&self) -> Result<Option<Recording>> {
-        let drawn = self.with_enough.as_deref().filter(|more| more.result.fits_so_far() == Some(true)).unwrap_or(self);
-        let Some((process, rank)) = drawn.largest() else { return Ok(None) };
+        let Some((process, rank)) = self.drawn().largest() else { return Ok(None) };
+        self.recording_of(process, rank, &self.result.command.join(" ")).map(Some)
+    }
+
+    /// Returns the histories of the other ranks' processes, each named by its rank: of very many the first.
+    ///
+    /// # Errors
+    /// A snapshot that cannot be read.
+    pub fn recordings_of_others(&self) -> Result<Vec<Recording>> {
+        let drawn = self.drawn();
+        let Some((largest, _)) = drawn.largest() else { return Ok(Vec::new()) };
+        let others = drawn.known().filter(|(process, _)| process.pid != largest.pid).take(MOST_OTHERS);
+        others.map(|(process, rank)| self.recording_of(process, rank, &format!("Rank {}", rank.rank))).collect()
+    }
+
+    /// The run that is drawn.
+    fn drawn(&self) -> &Self {
+        self.with_enough.as_deref().filter(|more| more.result.fits_so_far() == Some(true)).unwrap_or(self)
+    }
+
+    fn recording_of(&self, process: &Process, rank: &RehearsedRank, name: &str) -> Result<Recording> {
         let snapshot = process.open()?;
         let (lives, roles) = process.told.roles(&snapshot, rank.gpu);
-        let name = self.result.command.join(" ");
-        let gpu = &self.result.gpu;
-        let mut recording = Recording::of_roles(&name, &snapshot, rank.gpu, &lives, &roles);
-        recording.limit = Some((gpu.name.clone(), gpu.room()));
-        Ok(Some(recording))
+        let mut recording = Recording::of_roles(name, &snapshot, rank.gpu, &lives, &roles);
+        recording.limit = Some((self.result.gpu.name.clone(), self.result.gpu.room()));
+        Ok(recording)
     }
 
     /// Returns the text of a file that the script wrote into the answers under this name, such as the plan of a driver.
@@ -138,9 +158,13 @@ impl Rehearsed {
 
     /// Returns the process that reserved most, with its figures on that card. A process that ran out of memory comes before all others.
     pub(super) fn largest(&self) -> Option<(&Process, &RehearsedRank)> {
+        self.known().max_by_key(|(_, rank)| (rank.oom.is_some(), rank.peak_reserved, std::cmp::Reverse(rank.rank)))
+    }
+
+    /// Processes with a snapshot, each with its rank.
+    fn known(&self) -> impl Iterator<Item = (&Process, &RehearsedRank)> {
         let of = |pid: u64| self.processes.iter().find(move |process| process.pid == pid);
-        let known = self.result.ranks.iter().filter_map(|rank| Some((of(rank.pid)?, rank)));
-        known.max_by_key(|(_, rank)| (rank.oom.is_some(), rank.peak_reserved, std::cmp::Reverse(rank.rank)))
+        self.result.ranks.iter().filter_map(move |rank| Some((of(rank.pid)?, rank)))
     }
 }
 

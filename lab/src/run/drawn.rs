@@ -8,10 +8,8 @@ use lab_results::report::Recording;
 use memcore::{Deviations, Device};
 
 use super::flat::{End, Ends};
-use super::paper::Paper;
 use super::requests::{MICRO_BATCHES, Requests};
 use super::session::{Session, flow};
-use super::spec::RunSpec;
 
 /// A run with enough memory, until its steps repeat their requests.
 pub struct Drawn {
@@ -69,51 +67,5 @@ impl Session {
             return Err(Error::Interrupted);
         }
         Ok(device.with_ledger(|ledger| Recording::of_ledger(self.name(), ledger)))
-    }
-}
-
-impl Paper<'_> {
-    /// Every event of the fullest rank of a divided run with enough memory.
-    ///
-    /// # Errors
-    /// Settings that cannot work.
-    pub fn drawn_fullest_rank(&self, spec: &RunSpec) -> Result<Recording> {
-        let device = self.device_after(&spec.endless())?;
-        self.session(spec)?.recording(&device, self.stop)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_drawn_run_has_the_figures_of_its_dry_run() {
-        let small = json!({ "model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300 });
-        let runs = [
-            (json!({ "gpu": "rtx4090" }), true),
-            (json!({ "gpu": "rtx4090", "alloc-conf": "expandable_segments:True", "accumulate": 3 }), true),
-            (json!({ "optimizer": "sgd", "optimizer-impl": "loop" }), true),
-            (json!({ "memory-limit": "20MiB", "accumulate": 4 }), false),
-        ];
-        for (more, is_drawn) in runs {
-            let mut fields = small.as_object().unwrap().clone();
-            fields.extend(more.as_object().unwrap().clone());
-            let spec = RunSpec::of_fields(&fields).unwrap();
-            let plain = Paper::new(&[], &|| false);
-            let session = plain.session(&spec).unwrap();
-            let drawing = Paper::new(&[], &|| false).drawing(&spec, &session).unwrap();
-            let figures = drawing.figures(&spec).unwrap();
-            assert_eq!(figures, plain.figures(&spec).unwrap(), "{more}");
-            assert_eq!(drawing.peak(&spec).unwrap(), plain.peak(&spec).unwrap(), "{more}");
-            let drawn = drawing.drawn();
-            assert_eq!(drawn.is_some(), is_drawn, "{more}");
-            if let Some(drawn) = drawn {
-                assert_eq!(drawn.recording.peaks().0, figures.allocated_bytes, "{more}");
-                assert_eq!(drawing.needs(&spec).unwrap().allocated_bytes, figures.allocated_bytes);
-            }
-        }
     }
 }

@@ -133,7 +133,7 @@ impl<'a> Noted<'a> {
     }
 
     /// The requests of a run that is to be drawn, from its drawing.
-    fn repeated_in_drawing(&self, key: &Key) -> Option<(Known, u64)> {
+    fn by_drawing(&self, key: &Key) -> Option<(Known, u64)> {
         let (_, session) = self.to_draw.as_ref().filter(|(to_draw, _)| to_draw == key)?;
         let mut drawn = locked(&self.drawn);
         if drawn.is_some() {
@@ -175,7 +175,7 @@ impl<'a> Noted<'a> {
         if let Some(known) = slot.as_ref().filter(|known| known.answers(room)) {
             return Ok((known.clone(), 0));
         }
-        let (known, work) = match (self.repeated_in_drawing(&key), spec.parallel.data_parallel) {
+        let (known, work) = match (self.by_drawing(&key), spec.parallel.data_parallel) {
             (Some(found), _) => found,
             (None, None) => course(&Dry::Alone(&resolve(&spec, self.backends)?), 0, room, self.stop)?,
             (None, Some(_)) => {

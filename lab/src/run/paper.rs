@@ -7,6 +7,7 @@ use lab_base::bands::{Basis, Range};
 use lab_base::changes::EXPANDABLE;
 use lab_base::error::{Error, Result};
 use lab_results::PeakResult;
+use lab_results::report::Recording;
 use memcore::memory::{Category, Needs};
 use memcore::{Deviations, Device};
 
@@ -264,6 +265,15 @@ impl<'a> Paper<'a> {
         fullest.ok_or_else(|| Error::usage("data-parallel", "must be at least 1"))
     }
 
+    /// Every event of the fullest rank of a divided run with enough memory.
+    ///
+    /// # Errors
+    /// Settings that cannot work.
+    pub fn drawn_fullest_rank(&self, spec: &RunSpec) -> Result<Recording> {
+        let device = self.device_after(&spec.endless())?;
+        self.session(spec)?.recording(&device, self.stop)
+    }
+
     /// Contents of memory at the peak, with enough memory.
     pub fn peak(&self, spec: &RunSpec) -> Result<PeakResult> {
         let spec = spec.endless();
@@ -465,6 +475,34 @@ mod tests {
                     let (quick, slow) = (paper.taken_by(&spec, part).unwrap(), paper.trained(&spec, part).unwrap());
                     assert_eq!((quick.needs, quick.deviations), (slow.needs, slow.deviations), "{part:?} of {run}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_drawn_run_has_the_figures_of_its_dry_run() {
+        let small = json!({ "model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300 });
+        let runs = [
+            (json!({ "gpu": "rtx4090" }), true),
+            (json!({ "gpu": "rtx4090", "alloc-conf": "expandable_segments:True", "accumulate": 3 }), true),
+            (json!({ "optimizer": "sgd", "optimizer-impl": "loop" }), true),
+            (json!({ "memory-limit": "20MiB", "accumulate": 4 }), false),
+        ];
+        for (more, is_drawn) in runs {
+            let mut fields = small.as_object().unwrap().clone();
+            fields.extend(more.as_object().unwrap().clone());
+            let spec = RunSpec::of_fields(&fields).unwrap();
+            let plain = Paper::new(&[], &|| false);
+            let session = plain.session(&spec).unwrap();
+            let drawing = Paper::new(&[], &|| false).drawing(&spec, &session).unwrap();
+            let figures = drawing.figures(&spec).unwrap();
+            assert_eq!(figures, plain.figures(&spec).unwrap(), "{more}");
+            assert_eq!(drawing.peak(&spec).unwrap(), plain.peak(&spec).unwrap(), "{more}");
+            let drawn = drawing.drawn();
+            assert_eq!(drawn.is_some(), is_drawn, "{more}");
+            if let Some(drawn) = drawn {
+                assert_eq!(drawn.recording.peaks().0, figures.allocated_bytes, "{more}");
+                assert_eq!(drawing.needs(&spec).unwrap().allocated_bytes, figures.allocated_bytes);
             }
         }
     }

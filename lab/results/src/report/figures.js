@@ -26,7 +26,12 @@ function short(bytes) {
     value /= 1024;
     unit++;
   }
-  return (bytes < 0 ? "−" : "") + (unit ? String(+value.toFixed(2)) : value) + " " + units[unit];
+  return (bytes < 0 ? "−" : "") + (unit ? String(+value.toFixed(2)) : value) + "\u00a0" + units[unit];
+}
+
+/** A text whose lines do not end within a number, or between it and its unit. */
+function unbroken(text) {
+  return text.replace(/(\d) (?=(\d{3}|[KMGTP]?i?B|%)(?![\w]))/g, "$1\u00a0");
 }
 
 /** In groups of three digits. */

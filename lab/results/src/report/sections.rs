@@ -7,7 +7,7 @@ use lab_base::section::{self, Bars, Figure, Judged, Section, Table, Tries, Verdi
 
 use super::chart::Drawn;
 use super::table::{Cell, table};
-use super::text::{escaped, heading};
+use super::text::{escaped, heading, unbroken};
 
 /// Writes a section of a part whose title has this level.
 pub(super) fn one(out: &mut String, level: usize, section: &Section) {
@@ -41,10 +41,10 @@ pub(super) fn folded(out: &mut String, level: usize, title: &str, sections: &[&S
 fn words(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
     if parts.len().is_multiple_of(2) {
-        return escaped(text);
+        return escaped(&unbroken(text));
     }
     let part = |(i, part): (usize, &&str)| match i % 2 {
-        0 => escaped(part),
+        0 => escaped(&unbroken(part)),
         _ => format!("<code>{}</code>", escaped(part)),
     };
     parts.iter().enumerate().map(part).collect()
@@ -63,7 +63,7 @@ fn tries(out: &mut String, tries: &Tries) {
         let known: Vec<String> =
             named.iter().filter_map(|(name, bytes)| Some(format!("{name} {}", short((*bytes)?)))).collect();
         let figures = if entry.checked { known.join(", ") } else { "not checked".into() };
-        let _ = writeln!(out, "<li><b>{}</b> {}", escaped(&entry.change), escaped(&figures));
+        let _ = writeln!(out, "<li><b>{}</b> {}", escaped(&unbroken(&entry.change)), escaped(&unbroken(&figures)));
         if !entry.script.is_empty() {
             let _ = writeln!(out, "<br><code>{}</code>", escaped(&entry.script));
         }

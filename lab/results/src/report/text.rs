@@ -63,7 +63,26 @@ pub(super) fn counted(n: usize, thing: &str) -> String {
 
 /// Writes a heading of this level.
 pub(super) fn heading(out: &mut String, level: usize, text: &str) {
-    let _ = writeln!(out, "<h{level}>{}</h{level}>", escaped(text));
+    let _ = writeln!(out, "<h{level}>{}</h{level}>", escaped(&unbroken(text)));
+}
+
+/// Units that stay with their number.
+const UNITS: [&str; 9] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "%", "ms", "s"];
+
+/// A text whose lines do not end within a number, or between it and its unit: `1 024`, `23.5 GiB`.
+pub(super) fn unbroken(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(' ') {
+        let (before, after) = (&rest[..at], &rest[at + 1..]);
+        out.push_str(before);
+        let word = after.split(|c: char| !c.is_alphanumeric() && c != '%').next().unwrap_or_default();
+        let follows = UNITS.contains(&word) || word.len() == 3 && word.bytes().all(|byte| byte.is_ascii_digit());
+        let is_number = before.ends_with(|c: char| c.is_ascii_digit());
+        out.push(if is_number && follows { '\u{a0}' } else { ' ' });
+        rest = after;
+    }
+    out + rest
 }
 
 #[cfg(test)]
@@ -76,6 +95,13 @@ mod tests {
         let safe = escaped(hostile);
         assert!(!safe.contains(['<', '>', '"', '\'', '\u{0}']), "{safe}");
         assert!(safe.starts_with("&lt;/script&gt;&lt;img") && safe.ends_with("\u{fffd}&amp;&quot;"), "{safe}");
+    }
+
+    #[test]
+    fn a_line_does_not_end_within_a_number() {
+        let text = "batch 8 × 1 024 tokens: 23.5 GiB (4 %), 12 steps, 1 0244 B, 12 345 678 bytes";
+        let whole = "batch 8 × 1\u{a0}024 tokens: 23.5\u{a0}GiB (4\u{a0}%), 12 steps, 1 0244\u{a0}B, 12\u{a0}345\u{a0}678 bytes";
+        assert_eq!(unbroken(text), whole);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub struct PythonArguments {
 }
 
 impl PythonArguments {
-    /// Says a run; `Err` holds why it cannot be said so.
+    /// Writes a run; `Err` holds why they do not have it.
     ///
     /// # Errors
     /// A network's file that cannot be read; those of dry runs.

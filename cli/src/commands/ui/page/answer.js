@@ -45,8 +45,8 @@ class Answer {
     // The sentence is the verdict, a colon, and the run.
     const at = sentence.lastIndexOf(": ");
     this.verdict.className = "verdict " + (fits === true ? "fits" : fits === false ? "fails" : budget ? "depends" : "");
-    this.verdict.textContent = sentence.slice(0, at);
-    this.what.textContent = sentence.slice(at + 2);
+    this.verdict.textContent = unbroken(sentence.slice(0, at));
+    this.what.textContent = unbroken(sentence.slice(at + 2));
     this.draw(found.picture);
     // Of the settings before, until these rest.
     for (const part of [this.details, this.repeat]) part.inert = true;
