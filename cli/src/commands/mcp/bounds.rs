@@ -113,8 +113,8 @@ mod tests {
         let lines = "a line of twenty-two b\n".repeat(100_000);
         let kept = run(beginning(lines.as_bytes())).unwrap();
         assert!(kept.len() < MAX_TEXT + 200, "{}", kept.len());
-        let (last, lines_kept) = kept.lines().rev().next().zip(Some(kept.lines().count() - 1)).unwrap();
-        assert_eq!(last.split(' ').nth(1), Some((lines.len() - lines_kept * 23).to_string().as_str()), "{last}");
+        let (last, lines_kept) = (kept.lines().next_back().unwrap(), kept.lines().count() - 1);
+        assert!(last.starts_with(&format!("… {} bytes more", lines.len() - lines_kept * 23)), "{last}");
         assert_eq!(run(beginning("short".as_bytes())).unwrap(), "short");
         let one = "x".repeat(MAX_TEXT + 1);
         assert!(run(beginning(one.as_bytes())).unwrap().starts_with("… 32769 bytes more"));
