@@ -106,6 +106,21 @@ class Watched(unittest.TestCase):
         meter.remove()
         self.assertEqual(self.torch.hooks, [])
 
+    def test_steps_between_two_looks_are_counted_and_cost_no_look(self) -> None:
+        meter = Meter(self.torch)
+        meter.install()
+        optimizer = self.optimizer()
+        for step in range(1, 4):
+            self.step(100 * step, optimizer)
+        meter._next = 10
+        with mock.patch.object(meter, "step", wraps=meter.step) as looked:
+            for step in range(4, 10):
+                self.step(100 * step, optimizer)
+            self.assertEqual((meter.steps, looked.call_count), (9, 0))
+            self.step(1000, optimizer)
+            self.assertEqual((meter.steps, looked.call_count), (10, 1))
+        self.assertEqual(meter.figures()["vramlab/allocated"], 1000)
+
     def test_one_of_several_optimizers_marks_the_steps(self) -> None:
         meter = Meter(self.torch)
         meter.install()

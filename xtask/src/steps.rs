@@ -86,6 +86,8 @@ const LONG: &[Step] = &[
         args: &["test", "-p", "vramlab-cli", "--test", "it", "--", "--ignored", "cases::"],
         needs: None,
     },
+    // The program without its features, as backends outside of this repository and the library for C have it.
+    Step { name: "library for C alone", args: &["check", "-p", "vramlab-capi"], needs: None },
     // Separate workspace that no other step builds. Needs a C++ compiler for libFuzzer.
     Step { name: "fuzz targets", args: &["check", "--manifest-path", "fuzz/Cargo.toml", "--bins"], needs: None },
     // Finds data races between threads, and invalid uses of memory.

@@ -62,9 +62,12 @@ pub(crate) use cli::{Cli, Command};
 pub(crate) use config::{from_result as config_text, read as toml_table};
 pub(crate) use device::DeviceArgs;
 pub(crate) use global::{ColorWhen, GlobalArgs};
+#[cfg(feature = "ui")]
+pub(crate) use help::TASKS;
 pub(crate) use man::ManArgs;
 #[cfg(feature = "mcp")]
 pub(crate) use mcp::McpArgs;
+pub(crate) use model::named as network_named;
 pub(crate) use model::{ModelArgs, ONLY_BUILT_IN};
 pub(crate) use monitor::MonitorArgs;
 pub(crate) use output::OutputArgs;
@@ -90,8 +93,6 @@ pub(crate) use ui::UiArgs;
 pub(crate) use view::ViewArgs;
 pub(crate) use weights::WeightsArgs;
 pub(crate) use words::Refusal;
-#[cfg(feature = "ui")]
-pub(crate) use {help::TASKS, model::named as network_named};
 
 use crate::exit::{Code, Failure};
 

@@ -67,7 +67,6 @@ impl Plan {
     }
 
     /// Plans a dry run without further outputs.
-    #[cfg(feature = "ui")]
     pub(super) fn on_paper(spec: &RunSpec, ui: &Ui) -> Result<Self> {
         Ok(Self::of(spec, &RecordArgs::default(), ui)?.rows_for(&OutputArgs::default()))
     }

@@ -11,7 +11,7 @@ from typing import Any, Optional
 # Events that PyTorch keeps in main memory: the last ones.
 ENTRIES = 100_000
 # Share of a step's time that noting lines may take.
-_SHARE = 0.005
+_SHARE = 0.003
 # Steps of which lines are noted whatever it takes: what stays is allocated in the first ones.
 _WINDOW = 8
 # Time that writing a snapshot takes: at least, and for each event.

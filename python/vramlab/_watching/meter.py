@@ -18,7 +18,7 @@ SCHEMA = "vramlab-watched-1"
 # Steps of other optimizers after which the one that marked the steps is over.
 _OVER = 16
 # Share of the time that looks at the counters may take, and that what is not urgent may.
-_LOOKS, _REST = 0.004, 0.004
+_LOOKS, _REST = 0.003, 0.002
 # Steps between two looks, at most.
 _FAR = 64
 # Seconds between two looks at the memory that others on the card leave.
@@ -57,6 +57,8 @@ class Meter:
         self._log, self._log_every = log, max(1, log_every)
         self._handles: list[Any] = []
         self._marker: Optional[int] = None
+        # The optimizer whose steps count, by its identity: until the next look its steps only add one.
+        self._quick: Optional[int] = None
         self._others = 0
         self._course = Course()
         self._growth: Any = None
@@ -116,6 +118,11 @@ class Meter:
     def _after_optimizer(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if not self.began or not self._is_here():
             return
+        if id(optimizer) == self._quick and 2 < self.steps + 1 < self._next:
+            self.steps += 1
+            self._others = 0
+            return
+        self._quick = None
         with contextlib.suppress(Exception), self.torch._C.DisableTorchFunction():
             self.kept.add(optimizer)
             first = next((parameter for group in optimizer.param_groups for parameter in group["params"]), None)
@@ -123,6 +130,7 @@ class Meter:
                 if first is not None and first.is_cuda:
                     self._device = first.device.index
                 self.step()
+                self._quick = id(optimizer)
 
     def _marks(self, first: int) -> bool:
         """True if steps of the optimizer with this first parameter count: one of several does, until it has not stepped for long."""
@@ -152,17 +160,20 @@ class Meter:
         self._read()
         self._course.add(self.steps, self._now["allocated"])
         self._own += self.history.after_step((self._allocations - allocations) // steps, self.step_seconds() or 0.0) * steps
-        cost = time.perf_counter() - now
-        self._next = self.steps + min(max(1, int(cost / (_LOOKS * (self.step_seconds() or 1.0)))), _FAR)
-        self._now_and_then()
+        counting = self._now_and_then()
         self._last = time.perf_counter()
         self._own += self._last - now
+        cost = self._last - now - counting
+        self._next = self.steps + min(max(1, int(cost / (_LOOKS * (self.step_seconds() or 1.0)))), _FAR)
 
-    def _now_and_then(self) -> None:
+    def _now_and_then(self) -> float:
+        """Does what is not done in each look. Returns the seconds of the counting by category, which waits until it is afforded."""
+        counting = 0.0
         # At steps 1, 2, 4, 8 …: the first step has nearly all.
         if self.steps == 1 or (self.steps >= self._count_at and self.can_afford(self._counting)):
             self._count()
             self._count_at = 2 * self.steps
+            counting = self._counting
         if self.steps >= self._look_at:
             self._look()
             self._look_at = self.steps + 8
@@ -170,6 +181,7 @@ class Meter:
             self._log(self.figures(), self.steps)
             self._log_at = self.steps - self.steps % self._log_every + self._log_every
         self.each_step()
+        return counting
 
     def _read(self) -> None:
         stats = self.torch.cuda.memory_stats_as_nested_dict(self._device)
