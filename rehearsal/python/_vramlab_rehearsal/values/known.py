@@ -4,8 +4,8 @@ import ctypes
 
 from .operators import ALWAYS_KEPT, LARGE, MAX_ELEMENTS, MAX_KEPT, MAX_LARGE, SWEEP_EVERY
 
-# A page has this power of two of bytes.
-PAGE = 21
+# A page has this power of two of bytes. Of more pages, every twin is looked at.
+PAGE, FEW_PAGES = 21, 32
 
 # Reasons why contents are doubtful.
 AS_BEFORE = "as before a graph or another package's kernel ran"
@@ -49,11 +49,12 @@ class Twins(dict):
 
     def touched(self, ranges):
         """Returns the numbers of those of which a part lies in the ranges."""
-        near = set()
-        for first, last in ranges:
-            pages = range(first >> PAGE, (last >> PAGE) + 1)
-            near.update(*(self.pages[page] for page in (pages if len(pages) < len(self.pages) else list(self.pages)) if page in self.pages))
-        return [key for key in near if key in self and self[key].touches(ranges)]
+        lowest, highest = min(first for first, _ in ranges), max(last for _, last in ranges)
+        near = self.keys()
+        if sum((last >> PAGE) - (first >> PAGE) + 1 for first, last in ranges) <= FEW_PAGES:
+            near = set().union(*(self.pages.get(page, ()) for first, last in ranges for page in range(first >> PAGE, (last >> PAGE) + 1)))
+        found = ((key, self.get(key)) for key in near)
+        return [key for key, twin in found if twin and twin.address < highest and lowest < twin.address + twin.bytes and twin.touches(ranges)]
 
 
 class OneThread:
