@@ -9,24 +9,13 @@ use memcore::nn::{Parameter, Untrained};
 use memcore::optim::Optimizer;
 
 use super::broadcast::Tensors;
+use super::built::{Built, trained};
 use super::optimizer::{Masters, Watched, master};
 use super::reducer::{Options, Reducer};
 use super::settings::{DataParallelSettings, Stage};
 use super::sharded::sharded;
 use super::tally::Tally;
-use super::unit::{Gathering, Kind, Unit};
-
-/// Model and optimizer of a rank.
-pub(super) struct Built {
-    pub(super) model: Model,
-    pub(super) optimizer: Box<dyn Optimizer>,
-    /// Units of trained parameters; empty if every rank has everything.
-    pub(super) units: Vec<Arc<Unit>>,
-    /// The parameters of each piece of the network; empty unless they are divided.
-    pub(super) gatherings: Vec<Option<Gathering>>,
-    /// The buckets of gradients that every rank has whole; `None` for a single rank, and if they are divided.
-    pub(super) reducer: Option<Arc<Reducer>>,
-}
+use super::unit::Kind;
 
 /// Builds the model and optimizer of rank `rank`.
 ///
@@ -78,9 +67,4 @@ fn replicated(
     let options = Options { gradient_as_bucket_view, passes, ranks, buffers };
     let reducer = (ranks > 1).then(|| Reducer::new(device, &trained, &tensors, options, tally)).transpose()?;
     Ok(Built { model, optimizer, units: Vec::new(), gatherings: Vec::new(), reducer })
-}
-
-/// The parameters that have gradients.
-pub(super) fn trained(parameters: &[Parameter]) -> Vec<Parameter> {
-    parameters.iter().filter(|parameter| parameter.is_trained()).cloned().collect()
 }

@@ -24,6 +24,7 @@
 mod accounting;
 mod broadcast;
 mod build;
+mod built;
 mod collective;
 mod optimizer;
 mod partition;

@@ -7,7 +7,8 @@ use lab_base::error::{Error, Result};
 use lab_models::{Architecture, Model};
 use memcore::Device;
 
-use super::build::{Built, build, trained};
+use super::build::build;
+use super::built::{Built, trained};
 use super::collective::Sent;
 use super::reducer::Replica;
 use super::settings::{DataParallelSettings, Stage};

@@ -9,7 +9,7 @@ use memcore::memory::Category;
 use memcore::nn::{Init, Module, Parameter, Sequential};
 use memcore::{Array, DType};
 
-use super::build::{Built, trained};
+use super::built::{Built, trained};
 use super::optimizer::{Place, Sharded, master};
 use super::reducer::{BUCKET_BYTES, groups};
 use super::settings::DataParallelSettings;
