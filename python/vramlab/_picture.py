@@ -37,12 +37,12 @@ class _Prediction(Protocol):
 _COLORS = {
     "parameter": "#0072b2",
     "buffer": "#a3a8ae",
-    "input": "#b5629a",
+    "input": "#7cc4ec",
     "gradient": "#e69f00",
-    "optimizer_state": "#7cc4ec",
+    "optimizer_state": "#b5629a",
     "activation": "#009e73",
-    "temporary": "#efe04a",
-    "workspace": "#d55e00",
+    "temporary": "#d55e00",
+    "workspace": "#efe04a",
 }
 _OTHER = "#8a8f98"
 _WIDTH = 600

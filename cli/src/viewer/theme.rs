@@ -10,16 +10,16 @@ pub(crate) struct Theme {
     colored: bool,
 }
 
-/// Colours of the categories that this program knows, from the terminal's own palette, which is readable on its background.
+/// Colours of the categories that this program knows: those of pages (`report.css`) that are nearest in the terminal's own palette, which is readable on its background.
 const CATEGORIES: [(&str, Color); 8] = [
     ("parameter", Color::LightBlue),
-    ("buffer", Color::Blue),
+    ("buffer", Color::Gray),
     ("optimizer_state", Color::Magenta),
     ("gradient", Color::Yellow),
-    ("input", Color::LightGreen),
+    ("input", Color::LightCyan),
     ("activation", Color::Green),
-    ("workspace", Color::LightMagenta),
-    ("temporary", Color::Cyan),
+    ("workspace", Color::LightYellow),
+    ("temporary", Color::LightRed),
 ];
 
 impl Theme {

@@ -1,5 +1,8 @@
 //! The page as a whole: sums, peaks, sizes, and that it has no markup from the data.
 
+use std::fs;
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 
 use lab_base::section::{self, Cell, Section, Table, Tries};
@@ -512,4 +515,19 @@ fn a_curve_has_the_peaks_and_fewer_moments() {
     assert!(curve.moments.iter().all(|moment| moment.by_category.iter().sum::<u64>() == moment.allocated_bytes));
     let bytes = picture(&recording, None, Detail::Curve).unwrap().to_string().len();
     assert!(bytes * 5 < picture(&recording, None, Detail::Whole).unwrap().to_string().len(), "{bytes} bytes");
+}
+
+#[test]
+fn a_notebook_has_the_colours_of_a_page() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |file: &str| fs::read_to_string(root.join(file)).unwrap();
+    let (style, figures) = (read("lab/results/src/report/report.css"), read("lab/results/src/report/figures.js"));
+    let notebook = read("python/vramlab/_picture.py");
+    let (_, order) = figures.split_once("const ORDER = [").unwrap();
+    let order = order.split(']').next().unwrap().split(", ").map(|name| name.trim_matches('"'));
+    for (number, category) in order.enumerate() {
+        let (_, color) = style.split_once(&format!("--c{number}: ")).unwrap();
+        let line = format!("\"{category}\": \"{}\",", &color[..7]);
+        assert!(notebook.contains(&line), "{line}");
+    }
 }
