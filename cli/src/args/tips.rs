@@ -167,7 +167,14 @@ fn of_command(word: &str) -> Option<String> {
         let verb = if matches!(reads, Some("pickle" | "pkl" | "log" | "txt" | "gz")) { "open" } else { "predict" };
         return Some(format!("vramlab {verb} {word}"));
     }
-    None
+    let tip = match word.replace('_', "-").as_str() {
+        "gui" | "web" | "serve" | "server" | "dashboard" | "browser" => "vramlab ui",
+        "leak" | "leaks" => "vramlab ask leak, or for your script vramlab predict train.py",
+        "estimate-memory" | "profile" | "memory" | "size" => "vramlab predict gpt2 --gpu rtx4090",
+        "lora" | "qlora" => "vramlab predict config.json --lora 16 --load-in-4bit",
+        _ => return None,
+    };
+    Some(tip.into())
 }
 
 #[cfg(test)]
@@ -195,6 +202,9 @@ mod tests {
             ("predict --gradients-as-lists", None),
             ("predict --model nosuch", Some("vramlab info models")),
             ("predikt", Some("'predict'")),
+            ("serve", Some("vramlab ui")),
+            ("leak train.py", Some("vramlab predict train.py")),
+            ("estimate-memory org/model", Some("vramlab predict gpt2")),
             ("frobnicate", None),
         ] {
             let told = told(words);

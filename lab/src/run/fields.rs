@@ -151,7 +151,7 @@ impl RunSpec {
         self.check_part()?;
         let said = self.said();
         match NEEDS.iter().find(|(one, other)| said.contains_key(*one) && !said.contains_key(*other)) {
-            Some((one, other)) => Err(Error::usage(*one, format!("it goes only with {other}"))),
+            Some((one, other)) => Err(Error::usage(*one, format!("it goes only with {other}{}", example(other)))),
             None => Ok(()),
         }
     }
@@ -288,6 +288,16 @@ fn unknown(name: &str, fields: &Map<String, Value>) -> String {
     match fields.keys().find(near) {
         Some(near) => format!("a run has no such field; did you mean {near:?}?"),
         None => "a run has no such field".into(),
+    }
+}
+
+/// Returns how a field is given that others need, if its value is not plain.
+fn example(field: &str) -> &'static str {
+    match field {
+        "data-parallel" => ", as in --data-parallel 8",
+        "devices" => ", as in --devices meta:0,meta:1",
+        "eval-every" => ", as in --eval-every 100",
+        _ => "",
     }
 }
 
