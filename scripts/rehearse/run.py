@@ -46,6 +46,14 @@ def fetch(script, work):
     return folder
 
 
+def without_anything(work):
+    """Environment of a user whose caches are empty; nothing says that there is no network."""
+    home = work / "empty"
+    home.mkdir(parents=True, exist_ok=True)
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "TRANSFORMERS_"))}
+    return dict(own, HOME=str(home), HF_HOME=str(home / "hf"), TORCH_HOME=str(home / "torch"), TOKENIZERS_PARALLELISM="false")
+
+
 def environment(work):
     """Environment of the run: caches in the working folder, and no network access."""
     own = dict(
@@ -92,6 +100,9 @@ def rehearse(script, options):
             flags += [f"--{flag}", str(script[flag])]
     words = [word.replace("{repository}", str(folder)) for word in shlex.split(script["command"])]
     own = environment(options.work)
+    if "make_data" in script:
+        flags += [f"--make-data={script['make_data']}"]
+        own = without_anything(options.work)
     # Programs of the environment (torchrun, accelerate, jupyter) come before others.
     own["PATH"] = f"{pathlib.Path(options.python).parent}:{own['PATH']}"
     if script.get("accept"):
@@ -142,6 +153,16 @@ def row(script, found):
     return f"| {script['name']} | {source} | {peaks}{processes} | {steps} | {exact} | {found['seconds']} |"
 
 
+def made_up_row(script, found):
+    """A line about a script that had nothing: no weights, no data, no network."""
+    ranks = found.get("ranks") or []
+    most = max(ranks, key=lambda rank: rank["peak_reserved"], default=None) if found.get("code") in (0, 1) else None
+    peaks = [most["steps"], most["peak_allocated"], most["peak_reserved"]] if most else ["does not run", "", ""]
+    made = "; ".join(found.get("made_up") or []) if most else (found.get("exception") or "see the log").splitlines()[0][:200]
+    cells = [script["name"], script["repository"], found.get("seconds", ""), *peaks, script["command"], made]
+    return "\t".join(" ".join(str(cell).split()) for cell in cells)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*")
@@ -149,6 +170,7 @@ def main():
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--vramlab", default=str(HERE.parents[1] / "target" / "debug" / "vramlab"))
     parser.add_argument("--table", type=pathlib.Path)
+    parser.add_argument("--made-up", type=pathlib.Path, help="writes a line for each script that had no weights, data or network (`make_data`)")
     parser.add_argument("--flags", type=shlex.split, default=[], help="more flags of `vramlab rehearse`")
     options = parser.parse_args()
     options.work, options.vramlab = options.work.resolve(), os.path.abspath(options.vramlab)
@@ -160,9 +182,9 @@ def main():
     unknown = set(options.names) - {script["name"] for script in scripts}
     if unknown:
         parser.error(f"no such script: {', '.join(sorted(unknown))}")
-    rows, known, failed = [], 0, 0
+    rows, made_up, known, failed = [], [], 0, 0
     for script in scripts:
-        if options.names and script["name"] not in options.names:
+        if (options.names and script["name"] not in options.names) or (options.made_up and "make_data" not in script):
             continue
         found = rehearse(script, options)
         ran = found["code"] in (0, 1)
@@ -170,6 +192,11 @@ def main():
         failed += not ran and "fails" not in script
         rows.append(row(script, found))
         print(rows[-1], flush=True)
+        if "make_data" in script:
+            made_up.append(made_up_row(script, found))
+    if options.made_up:
+        head = "# name\trepository\tseconds\tsteps\tallocated\treserved\tcommand\tmade up\n"
+        options.made_up.write_text(head + "".join(line + "\n" for line in made_up))
     if options.table:
         head = "| name | repository | peaks | steps (ended by) | exact | seconds |\n|---|---|---|---|---|---|\n"
         options.table.write_text(head + "\n".join(rows) + "\n")

@@ -30,7 +30,7 @@ SIZES = {"long": [(3, 384), (2, 512), (1, 1024)], "short": [(3, 320), (2, 448), 
 def sizes_of(config):
     kind, window = config.get("model_type"), (config.get("text_config") or config).get("sliding_window")
     # A graph holds on one side of a window, and a picture stands in each text of a network that sees.
-    if (isinstance(window, int) and window <= 512) or "vision_config" in config:
+    if (isinstance(window, int) and window <= 512) or "vision_config" in config or "image_token_index" in config:
         return SIZES["wide"]
     return SIZES["own" if kind is None or kind in count.WITHOUT_LENGTH else "short" if kind in count.SHORT else "long"]
 

@@ -3,7 +3,7 @@
     python recipes.py PROGRAM FOLDER...    each folder: the examples of a trainer's repository
 
 A recipe is answered, or is no training of one network, or has keys that are not supported, which are counted, or names a network without a
-configuration here.
+configuration here. PYTHON names an interpreter with PyTorch's wheel for CUDA and transformers: what it can build counts, too, without being trained.
 """
 import collections
 import os
@@ -12,10 +12,21 @@ import subprocess
 import sys
 
 
+def asked(words, by_python=False):
+    """Runs the program, which starts no Python unless it may."""
+    environment = {name: value for name, value in os.environ.items() if name != "VRAMLAB_ONLY_BUILT_IN"}
+    environment.update({"HF_HUB_OFFLINE": "1"} if by_python else {"VRAMLAB_ONLY_BUILT_IN": "1"})
+    return subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+
 def outcome(program, path, cards=None):
     """What came of a recipe, on so many cards if it divides a step: a word, and the unsupported keys."""
     words = [program, "predict", path, "--gpu", "8TiB"] + (["--data-parallel", str(cards)] if cards else [])
-    ran = subprocess.run(words, env=dict(os.environ, VRAMLAB_ONLY_BUILT_IN="1"), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    ran = asked(words)
+    if "only a config.json of transformers has it" in ran.stderr and os.environ.get("PYTHON"):
+        ran = asked([program, "predict", path, "--python", os.environ["PYTHON"], "--script"], by_python=True)
+        if ran.returncode == 0:
+            return "answered by a Python", []
     if ran.returncode in (0, 1) and not ran.stderr.strip().split("\n")[-1].startswith("error"):
         return "answered for %d cards" % cards if cards else "answered", []
     said = next((line for line in ran.stderr.splitlines() if line.startswith("error")), ran.stderr[-300:])

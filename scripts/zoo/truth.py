@@ -116,6 +116,9 @@ def trainings(torch):
 def cut(config):
     """The configuration with fewer layers, and their number; as it is, and nothing, if it has few."""
     inner = config.get("text_config") or config
+    sides = [config[side] for side in ("encoder_layers", "decoder_layers") if config.get(side)]
+    if sides and max(sides) > MOST_LAYERS:
+        return {**config, "encoder_layers": CUT, "decoder_layers": CUT}, str(CUT)
     layers = inner.get("num_hidden_layers")
     if not isinstance(layers, int) or layers <= MOST_LAYERS:
         return config, ""

@@ -40,7 +40,9 @@ pub(super) fn asked(found: &RehearsalResult) -> Option<Section> {
             "Of a model only config.json is needed here: put it into the hub's cache, or name a folder with it; weights and tokenizer are made up"
         }
     };
-    Some(Section::Warning(format!("the script asked a network and got nothing: {names}. {helps}")))
+    let wished = found.asked.iter().find_map(|asked| asked.strip_prefix("the hub: config.json of "));
+    let command = wished.map_or(String::new(), |name| format!(". With a network: hf download {name} config.json"));
+    Some(Section::Warning(format!("the script asked a network and got nothing: {names}. {helps}{command}")))
 }
 
 fn withheld(found: &RehearsalResult) -> Option<Section> {
@@ -129,5 +131,6 @@ mod tests {
                 .ends_with("MNIST. vramlab predict --make-data, before the same script, makes data up")
         );
         assert!(said(&[data, model]).contains("only config.json is needed"));
+        assert!(said(&[model]).ends_with("hf download org/model config.json"));
     }
 }

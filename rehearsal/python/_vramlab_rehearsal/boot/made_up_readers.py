@@ -70,7 +70,7 @@ def of_nothing(loaded, name, part):
     if not isinstance(name, (str, os.PathLike)) or len(loaded) > 300 or has_tokenizer(name):
         return None
     config = config_of(name, part)
-    size = config and (config.get("text_config") or config).get("vocab_size") or 0
+    size = (config and (config.get("text_config") or config).get("vocab_size")) or 0
     return tokenizer_for(name, ValueError(name), part) if size > 10 * len(loaded) else None
 
 
