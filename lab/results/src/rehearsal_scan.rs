@@ -127,11 +127,12 @@ impl RehearsalScanResult {
         let row = |point: &RehearsalPoint| {
             let found = &point.rehearsal;
             let mut row: Vec<Cell> = point.values.iter().map(|value| Cell::Text(value.clone())).collect();
-            let fits = match found.fits {
-                Some(true) => "yes",
-                Some(false) => "no",
-                None if found.fits_so_far() == Some(true) => "perhaps: it grows",
-                None => "?",
+            let fits = match (found.fits, found.fits_surely()) {
+                (_, Some(true)) => "yes",
+                (_, Some(false)) => "no",
+                (Some(_), None) => "perhaps",
+                (None, _) if found.fits_so_far() == Some(true) => "perhaps: it grows",
+                (None, _) => "?",
             };
             row.push(Cell::Text(fits.into()));
             let whole = |bytes: fn(&RehearsedRank) -> u64| {
@@ -200,7 +201,7 @@ impl RehearsalScanResult {
     /// Number of requested points that fit, and of all of them.
     fn fitting(&self) -> (usize, usize) {
         let asked = || self.points.iter().filter(|point| !point.searched);
-        (asked().filter(|point| point.rehearsal.fits == Some(true)).count(), asked().count())
+        (asked().filter(|point| point.rehearsal.fits_surely() == Some(true)).count(), asked().count())
     }
 
     fn answer(&self) -> String {
@@ -212,6 +213,9 @@ impl RehearsalScanResult {
             0 => format!("None of {all} fits on {}", self.gpu.name),
             _ => format!("{fit} of {all} fit on {}", self.gpu.name),
         };
+        let is_perhaps = |found: &RehearsalResult| found.fits.is_some() && found.fits_surely().is_none();
+        let perhaps = self.points.iter().filter(|point| !point.searched && is_perhaps(&point.rehearsal)).count();
+        let which = if perhaps > 0 { format!("{which}, {perhaps} perhaps") } else { which };
         match &self.largest {
             Some(largest) => format!("{} {which}.", largest.in_words),
             None => format!("{which}."),
@@ -288,7 +292,8 @@ mod tests {
     fn scan(points: &[(u64, u64)]) -> RehearsalScanResult {
         let point = |(value, bytes): &(u64, u64)| {
             let rank = RehearsedRank { peak_allocated: *bytes, peak_reserved: *bytes, ..RehearsedRank::default() };
-            let rehearsal = RehearsalResult { fits: Some(true), ranks: vec![rank], ..RehearsalResult::default() };
+            let mut rehearsal = RehearsalResult { fits: Some(true), ranks: vec![rank], ..RehearsalResult::default() };
+            rehearsal.gpu.total_bytes = 1 << 30;
             RehearsalPoint { values: vec![value.to_string()], searched: false, rehearsal }
         };
         let points = points.iter().map(point).collect();
@@ -302,6 +307,14 @@ mod tests {
         assert_eq!(found.answer(), "1 of 2 fit on , and of 1 it is not known.");
         found.points[1].rehearsal.fits = Some(false);
         assert_eq!(found.answer(), "1 of 2 fit on .");
+    }
+
+    #[test]
+    fn what_fits_only_perhaps_is_no_yes() {
+        let found = scan(&[(1, 1100), (2, (1 << 30) - 1000)]);
+        assert_eq!(found.answer(), "1 of 2 fit on , 1 perhaps.");
+        let fits = found.rows().rows.iter().map(|row| row[1].clone()).collect::<Vec<_>>();
+        assert_eq!(fits, ["yes", "perhaps"].map(|word| Cell::Text(word.into())));
     }
 
     #[test]
