@@ -72,7 +72,9 @@ class Table:
         for _, (blocks, entries) in self.each_row(self.blocks, self.entries):
             place = int(entries.argmax()) if entries.numel() else 0
             values.append(entries.view(-1)[place : place + 1])
-            places.append(int(blocks[place // BLOCK]) * BLOCK + place % BLOCK if blocks.numel() else 0)
+            column = int(blocks[place // BLOCK]) * BLOCK + place % BLOCK if blocks.numel() else 0
+            # What fills up the last block repeats the last column.
+            places.append(min(column, self.shape[1] - 1))
         largest = torch.cat(values)
         is_whole = len(largest) == self.shape[0] and bool(largest.all())
         return (largest, torch.tensor(places)) if is_whole else None
