@@ -85,7 +85,8 @@ fn every_answer_names_type_tokens_and_batch_and_where_each_came_from() {
         assert!(unbroken(&text).contains(&all), "{command}: {text}");
     }
     let html = fs::read_to_string(&page).unwrap();
-    assert!(html.contains(&format!("bfloat16 (config.json), {release}, 1 024 tokens")), "the page does not say it");
+    let said = format!("bfloat16 (config.json), {release}, 1 024 tokens");
+    assert!(unbroken(&html).contains(&said), "the page does not say it");
     let fit = done(&folder.words("fit", &["--gpu", "1GiB"]));
     assert!(
         unbroken(&fit)
