@@ -51,7 +51,7 @@ pub(crate) fn conv2d(ctx: &Context<'_>, call: &Conv2d) -> Result<()> {
     let s = Sizes::new(call.geometry, &call.x, &call.weight, &call.out);
     let plan = Plan::forward(&s);
     if call.out.dtype == DType::F32
-        && let Some(winograd) = Winograd::of(&plan)
+        && let Some(winograd) = Winograd::for_plan(&plan)
     {
         // SAFETY: core validated the call: `out` shares no byte with the others.
         let (x, weight, bias, out) = unsafe {
@@ -88,7 +88,7 @@ pub(crate) fn conv2d_input_grad(ctx: &Context<'_>, call: &Conv2dInputGrad) -> Re
     let s = Sizes::new(call.geometry, &call.out, &call.weight, &call.grad);
     let plan = Plan::input_grad(&s, [0, 0]);
     if call.out.dtype == DType::F32
-        && let Some(winograd) = Winograd::of(&plan)
+        && let Some(winograd) = Winograd::for_plan(&plan)
     {
         // SAFETY: core validated the call: `out` shares no byte with the others.
         let (grad, weight, out) =
@@ -119,7 +119,7 @@ pub(crate) fn conv2d_weight_grad(ctx: &Context<'_>, call: &Conv2dWeightGrad) -> 
     let s = Sizes::new(call.geometry, &call.x, &call.out, &call.grad);
     let plan = Plan::forward(&s);
     if call.out.dtype == DType::F32
-        && let Some(winograd) = WeightGrad::of(&plan)
+        && let Some(winograd) = WeightGrad::for_plan(&plan)
     {
         // SAFETY: core validated the call: `out` shares no byte with the others.
         let (x, grad, out) = unsafe { (ctx.input(&call.x)?, ctx.input(&call.grad)?, ctx.output(&call.out)?) };

@@ -101,7 +101,7 @@ fn random_words(ctx: &Context<'_>, k: &Random) -> Result<()> {
 }
 
 fn random_uniform<T: Float>(ctx: &Context<'_>, k: &Random, low: f64, high: f64) -> Result<()> {
-    let out = Writer::of::<T>(ctx, &k.out)?;
+    let out = Writer::typed::<T>(ctx, &k.out)?;
     let (low, high) = (T::Compute::from_f64(low), T::Compute::from_f64(high));
     for_blocks(ctx, k.out.numel(), |start, len| {
         let mut o = Block::new();
@@ -157,9 +157,9 @@ pub(crate) fn dropout(ctx: &Context<'_>, k: &Dropout) -> Result<()> {
 }
 
 fn dropout_t<T: Element<Compute: Real>>(ctx: &Context<'_>, k: &Dropout) -> Result<()> {
-    let x = Reader::of::<T>(ctx, &k.x, &k.out)?;
+    let x = Reader::typed::<T>(ctx, &k.x, &k.out)?;
     let mask = Writer::<u8>::bits(ctx, &k.mask)?;
-    let out = Writer::of::<T>(ctx, &k.out)?;
+    let out = Writer::typed::<T>(ctx, &k.out)?;
     let scale = T::Compute::from_f64(1.0 / (1.0 - k.p));
     for_blocks(ctx, k.out.numel(), |start, len| {
         let (mut a, mut b, mut o) = (Block::new(), Block::new(), Block::new());
@@ -192,9 +192,9 @@ pub(crate) fn dropout_grad(ctx: &Context<'_>, k: &DropoutGrad) -> Result<()> {
 }
 
 fn dropout_grad_t<T: Float>(ctx: &Context<'_>, k: &DropoutGrad) -> Result<()> {
-    let grad = Reader::of::<T>(ctx, &k.grad, &k.out)?;
+    let grad = Reader::typed::<T>(ctx, &k.grad, &k.out)?;
     let mask = Reader::<u8>::bits(ctx, &k.mask, &k.out)?;
-    let out = Writer::of::<T>(ctx, &k.out)?;
+    let out = Writer::typed::<T>(ctx, &k.out)?;
     let scale = T::Compute::from_f64(k.scale);
     for_blocks(ctx, k.out.numel(), |start, len| {
         let (mut a, mut b, mut o) = (Block::new(), Block::new(), Block::new());

@@ -53,21 +53,21 @@ fn forward_f32<T: Float>(ctx: &Context<'_>, k: &Softmax) -> Result<()>
 where
     T::Compute: Source,
 {
-    forward(ctx, k, Reader::of::<T>(ctx, &k.x, &k.out)?)
+    forward(ctx, k, Reader::typed::<T>(ctx, &k.x, &k.out)?)
 }
 
 /// Returns a reader of floats of any type in f64, the compute type if the result is f64.
 fn f64_reader(ctx: &Context<'_>, x: &Operand, out: &Operand) -> Result<Reader<f64>> {
     if x.dtype == DType::F64 {
-        return Reader::of::<f64>(ctx, x, out);
+        return Reader::typed::<f64>(ctx, x, out);
     }
-    float_type!(x.dtype, T => Reader::with(ctx, x, out, load_f64::<T>), else Reader::of::<f64>(ctx, x, out))
+    float_type!(x.dtype, T => Reader::with(ctx, x, out, load_f64::<T>), else Reader::typed::<f64>(ctx, x, out))
 }
 
 /// Returns a writer of `C` into floats of any type.
 fn writer<C: Real + Source>(ctx: &Context<'_>, out: &Operand) -> Result<Writer<C>> {
     if <C as crate::view::Stored>::holds(out.dtype) {
-        return Writer::of::<C>(ctx, out);
+        return Writer::typed::<C>(ctx, out);
     }
     Writer::with(ctx, out, store_cast::<C>(out.dtype))
 }
@@ -255,7 +255,7 @@ fn backward_f32<T: Float>(ctx: &Context<'_>, k: &SoftmaxGrad) -> Result<()>
 where
     T::Compute: Source,
 {
-    backward(ctx, k, Reader::of::<T>(ctx, &k.y, &k.out)?, Reader::of::<T>(ctx, &k.grad, &k.out)?)
+    backward(ctx, k, Reader::typed::<T>(ctx, &k.y, &k.out)?, Reader::typed::<T>(ctx, &k.grad, &k.out)?)
 }
 
 fn backward<C: Real + Source>(ctx: &Context<'_>, k: &SoftmaxGrad, y: Reader<C>, grad: Reader<C>) -> Result<()> {

@@ -157,7 +157,7 @@ unsafe impl<C> Send for Reader<C> {}
 
 impl<C: Plain> Reader<C> {
     /// Makes a reader of `operand`, whose elements are `T`, while `out` is written.
-    pub(crate) fn of<T: Element<Compute = C>>(ctx: &Context<'_>, operand: &Operand, out: &Operand) -> Result<Self> {
+    pub(crate) fn typed<T: Element<Compute = C>>(ctx: &Context<'_>, operand: &Operand, out: &Operand) -> Result<Self> {
         let same_type = std::any::TypeId::of::<T>() == std::any::TypeId::of::<C>();
         Ok(Self::new(ctx.ptr::<T>(operand)?.cast(), operand, out, load::<T>, same_type))
     }
@@ -217,7 +217,7 @@ unsafe impl<C> Send for Writer<C> {}
 
 impl<C: Plain + Default> Writer<C> {
     /// Makes a writer of `operand`, whose elements are `T`.
-    pub(crate) fn of<T: Element<Compute = C>>(ctx: &Context<'_>, operand: &Operand) -> Result<Self> {
+    pub(crate) fn typed<T: Element<Compute = C>>(ctx: &Context<'_>, operand: &Operand) -> Result<Self> {
         let same_type = std::any::TypeId::of::<T>() == std::any::TypeId::of::<C>();
         Ok(Self::new(ctx.ptr::<T>(operand)?.cast(), operand, store::<T>, same_type))
     }

@@ -185,7 +185,7 @@ const TENSOR_BACKWARD: [(u32, u32); 2] = [(128, 64), (64, 32)];
 
 /// Returns a grid for `rows` rows of each of `matrices` matrices.
 fn tensor_grid((threads, block_rows): (u32, u32), rows: u32, matrices: u32) -> Grid {
-    Grid { threads, ..Grid::of(u64::from(rows.div_ceil(block_rows)) * u64::from(matrices)) }
+    Grid { threads, ..Grid::over_blocks(u64::from(rows.div_ceil(block_rows)) * u64::from(matrices)) }
 }
 
 /// Lanes that share a row of `delta`, as in the kernels.
@@ -218,7 +218,7 @@ fn grid(args: &AttentionArgs, rows: u32, matrices: u32, warp_rows: u32, row_floa
     let (tile_bytes, warp_bytes) = (TILE * lead * 4, warp_rows * (row_floats + TILE) * 4);
     let warps = rows.div_ceil(warp_rows).min(8).min((SHARED_BYTES - tile_bytes) / warp_bytes).max(1);
     let blocks = u64::from(rows.div_ceil(warps * warp_rows)) * u64::from(matrices);
-    Grid { threads: warps * 32, shared_bytes: tile_bytes + warps * warp_bytes, ..Grid::of(blocks) }
+    Grid { threads: warps * 32, shared_bytes: tile_bytes + warps * warp_bytes, ..Grid::over_blocks(blocks) }
 }
 
 /// `out = softmax(scale·q @ kᵀ + mask) @ v`, by the library or the own kernels.
@@ -237,7 +237,7 @@ fn rows_that_see_nothing(ctx: &Context<'_>, k: &Attention, statistics: u64) -> R
     let args = common(ctx, [&k.q, &k.k, &k.v, &k.out], &k.mask, &None, k.scale, k.causal)?;
     let args = AttentionArgs { logsumexp: statistics, ..args };
     let rows = u64::from(args.batches) * u64::from(args.heads) * u64::from(args.queries);
-    ctx.launch(ATTENTION_HIDDEN, Tag::of(k.q.dtype), 0, ctx.grid(rows * 32), &args)
+    ctx.launch(ATTENTION_HIDDEN, Tag::tag_of(k.q.dtype), 0, ctx.grid(rows * 32), &args)
 }
 
 fn own_attention(ctx: &Context<'_>, k: &Attention) -> Result<()> {
@@ -245,7 +245,7 @@ fn own_attention(ctx: &Context<'_>, k: &Attention) -> Result<()> {
     if args.batches * args.heads * args.queries == 0 {
         return Ok(());
     }
-    let (tag, form, matrices) = (Tag::of(k.q.dtype), form(&args), args.batches * args.heads);
+    let (tag, form, matrices) = (Tag::tag_of(k.q.dtype), form(&args), args.batches * args.heads);
     if by_tensor_cores(ctx, k.q.dtype, &args) {
         let grid = tensor_grid(TENSOR_FORWARD[form], args.queries, matrices);
         return ctx.launch(ATTENTION_TENSOR, tag, form, grid, &args);
@@ -288,7 +288,7 @@ fn own_attention_grad(ctx: &Context<'_>, k: &AttentionGrad) -> Result<()> {
         dmask_strides: k.dmask.as_ref().map_or([0; 4], strides),
         ..common(ctx, [&k.q, &k.k, &k.v, &k.out], &k.mask, &Some(k.logsumexp), k.scale, k.causal)?
     };
-    let (tag, form) = (Tag::of(k.q.dtype), form(&args));
+    let (tag, form) = (Tag::tag_of(k.q.dtype), form(&args));
     let [dq, dkv] = backward_by(ctx, k.q.dtype, &args);
     if k.logsumexp.numel() > 0 {
         let lanes = k.logsumexp.numel() as u64 * DELTA_LANES;
@@ -311,7 +311,7 @@ enum Cores {
 
 /// The kernels of the gradients of queries, and of keys and values.
 fn backward_by(ctx: &Context<'_>, dtype: DType, args: &AttentionArgs) -> [(Kernel<AttentionArgs>, Tag, Cores); 2] {
-    let tag = Tag::of(dtype);
+    let tag = Tag::tag_of(dtype);
     if by_tensor_cores(ctx, dtype, args) {
         [ATTENTION_DQ_TENSOR, ATTENTION_DKV_TENSOR].map(|kernel| (kernel, tag, Cores::Tensor))
     } else if by_parts(ctx, dtype, args) && args.keys >= FEW_ROWS && args.dmask == 0 {
@@ -356,5 +356,5 @@ pub(crate) fn rope(ctx: &Context<'_>, k: &Rope) -> Result<()> {
         half: (d[3] / 2) as u32,
         sign: Bits(if k.inverse { -1.0 } else { 1.0 }),
     };
-    ctx.launch(ROPE, Tag::of(k.x.dtype), 0, ctx.grid(args.pairs), &args)
+    ctx.launch(ROPE, Tag::tag_of(k.x.dtype), 0, ctx.grid(args.pairs), &args)
 }

@@ -30,7 +30,7 @@ pub(crate) struct Grid {
 
 impl Grid {
     /// `blocks` blocks of [`THREADS`].
-    pub(crate) fn of(blocks: u64) -> Self {
+    pub(crate) fn over_blocks(blocks: u64) -> Self {
         Self { blocks: [blocks.min(i32::MAX as u64) as u32, 1, 1], threads: THREADS, shared_bytes: 0 }
     }
 }

@@ -133,8 +133,8 @@ fn text_of(library: &Functions, code: Code) -> String {
 
 /// Looks up the compiler's functions and its version.
 fn open(library: Library) -> Result<(Functions, Version), String> {
-    let library =
-        Functions::of(library).map_err(|why| format!("the NVRTC library that was found is too old: {why}"))?;
+    let library = Functions::from_library(library)
+        .map_err(|why| format!("the NVRTC library that was found is too old: {why}"))?;
     let (mut major, mut minor) = (0, 0);
     // SAFETY: two places to write numbers to.
     match unsafe { (library.nvrtcVersion)(&mut major, &mut minor) } {

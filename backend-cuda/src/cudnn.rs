@@ -164,7 +164,7 @@ impl Cudnn {
         if let Some(plan) = state.plans.get(task) {
             return plan.as_ref().map(Plan::known);
         }
-        if self.times && Choice::of(names, self.version(), task).is_own() {
+        if self.times && Choice::for_task(names, self.version(), task).is_own() {
             state.plans.insert(*task, None);
             return None;
         }
@@ -221,7 +221,7 @@ impl Cudnn {
         task: &Task,
         calls: [&dyn Fn() -> Result<()>; 2],
     ) -> Result<()> {
-        if self.times && !Choice::of(names, self.version(), task).decide(queue, calls)? {
+        if self.times && !Choice::for_task(names, self.version(), task).decide(queue, calls)? {
             self.state().plans.insert(*task, None);
         }
         Ok(())

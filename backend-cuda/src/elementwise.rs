@@ -186,7 +186,7 @@ pub(crate) fn launch_fills_quietly(ctx: &Context<'_>) {
 /// `out = src`.
 pub(crate) fn copy(ctx: &Context<'_>, k: &Copy) -> Result<()> {
     let (from, to) = (k.src.dtype, k.out.dtype);
-    let (kernel, tag, pack) = if from == to { (COPY, Tag::bits(to), wide(to)) } else { (CAST, Tag::of(to), 4) };
+    let (kernel, tag, pack) = if from == to { (COPY, Tag::bits(to), wide(to)) } else { (CAST, Tag::tag_of(to), 4) };
     walk(ctx, [&k.out, &k.src], pack, |walk, [out, src], form| {
         let args = CopyArgs { walk, out, src, from: type_number(from), unused: 0 };
         ctx.launch(kernel, tag, form, ctx.grid(walk.packs), &args)
@@ -261,7 +261,7 @@ pub(crate) fn unary(ctx: &Context<'_>, k: &Unary) -> Result<()> {
     let (op, scalars) = unary_number(k.op);
     walk(ctx, [&k.out, &k.x], wide(k.x.dtype), |walk, [out, x], form| {
         let args = UnaryArgs { walk, out, x, op, unused: 0, scalars: scalars.map(Bits) };
-        ctx.launch(UNARY, Tag::of(k.x.dtype), form, ctx.grid(walk.packs), &args)
+        ctx.launch(UNARY, Tag::tag_of(k.x.dtype), form, ctx.grid(walk.packs), &args)
     })
 }
 
@@ -370,7 +370,7 @@ fn pair_kernel(
     walk(ctx, operands, wide(dtype), |walk, [out, lhs, rhs], form| {
         let [scalar, second] = scalars.map(Bits);
         let args = BinaryArgs { walk, out, lhs, rhs, op, unused: 0, scalar, second };
-        ctx.launch(kernel, Tag::of(dtype), form, ctx.grid(walk.packs), &args)
+        ctx.launch(kernel, Tag::tag_of(dtype), form, ctx.grid(walk.packs), &args)
     })
 }
 
@@ -384,7 +384,7 @@ pub(crate) fn ternary(ctx: &Context<'_>, k: &Ternary) -> Result<()> {
     };
     walk(ctx, [&k.out, &k.a, &k.b, &k.c], wide(k.out.dtype), |walk, [out, a, b, c], form| {
         let args = TernaryArgs { walk, out, a, b, c, op, scalar: Bits(scalar as f32) };
-        ctx.launch(TERNARY, Tag::of(k.out.dtype), form, ctx.grid(walk.packs), &args)
+        ctx.launch(TERNARY, Tag::tag_of(k.out.dtype), form, ctx.grid(walk.packs), &args)
     })
 }
 

@@ -56,8 +56,9 @@ impl<A> Kernels<A> {
     /// The kernel on tensor cores, if it takes the type here.
     fn tensor(&self, ctx: &Context<'_>, dtype: DType) -> Option<Kernel<A>> {
         let wanted = dtype.is_half() || ctx.tf32.is_some_and(|allowed| allowed >= self.tf32);
-        let takes =
-            |kernel: &Kernel<A>| kernel.is_for(Tag::of(dtype)) && has_tensor_cores(ctx.properties.capability, dtype);
+        let takes = |kernel: &Kernel<A>| {
+            kernel.is_for(Tag::tag_of(dtype)) && has_tensor_cores(ctx.properties.capability, dtype)
+        };
         self.tensor.filter(takes).filter(|_| wanted)
     }
 }
@@ -138,7 +139,7 @@ pub(crate) fn run<A: Argument>(
     if sizes.results() == 0 {
         return Ok(());
     }
-    let tag = Tag::of(dtype);
+    let tag = Tag::tag_of(dtype);
     let tensor = kernels.tensor(ctx, dtype);
     let form = form(ctx, tensor.is_some(), &sizes);
     let (rows, columns) = tile(form);
@@ -154,7 +155,7 @@ pub(crate) fn run<A: Argument>(
     let grid = match form {
         Form::Thread => ctx.grid(all),
         Form::Warp => ctx.grid(all * 32),
-        _ => Grid { threads: THREADS, ..Grid::of(all) },
+        _ => Grid { threads: THREADS, ..Grid::over_blocks(all) },
     };
     let (kernel, number) = match (form, tensor) {
         (Form::Tensor, Some(tensor)) => (tensor, 0),

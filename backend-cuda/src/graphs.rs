@@ -143,7 +143,7 @@ impl Graphs {
             return Ok(());
         }
         queue.bind()?;
-        let steps: Vec<Step> = work.iter().map(Step::of).collect();
+        let steps: Vec<Step> = work.iter().map(Step::from_work).collect();
         let Some(known) = self.known.get_mut(&steps) else {
             if self.known.len() >= MAX_KNOWN {
                 self.known.clear();
@@ -197,7 +197,7 @@ fn start_all(queue: &Queue, libraries: Libraries<'_>, work: &[Work]) -> Result<(
 }
 
 impl Step {
-    fn of(work: &Work) -> Self {
+    fn from_work(work: &Work) -> Self {
         match work {
             Work::Kernel(launch) => Self::Kernel(launch.function, launch.grid),
             Work::Product(product) => Self::Product(product.shape),

@@ -110,7 +110,7 @@ pub(crate) fn scatter_add(ctx: &Context<'_>, k: &ScatterAdd) -> Result<()> {
     let columns = n.div_ceil(WARP_COLUMNS) as u32;
     let along = ctx.grid(rows * 32);
     let grid = Grid { blocks: [along.blocks[0], columns, 1], ..along };
-    ctx.launch(SCATTER_ADD, Tag::of(k.out.dtype), 0, grid, &args)
+    ctx.launch(SCATTER_ADD, Tag::tag_of(k.out.dtype), 0, grid, &args)
 }
 
 /// True if the blocks of columns fit the grid's second dimension.

@@ -91,7 +91,7 @@ pub(crate) enum Tag {
 
 impl Tag {
     /// The tag of an element type.
-    pub(crate) fn of(dtype: DType) -> Tag {
+    pub(crate) fn tag_of(dtype: DType) -> Tag {
         match dtype {
             DType::F32 => Tag::F32,
             DType::F16 => Tag::F16,
@@ -177,7 +177,7 @@ impl<A> Copy for Kernel<A> {}
 
 impl<A> Kernel<A> {
     /// Finds the kernel of a table by the name of its Rust constant.
-    pub(crate) const fn of(table: &'static [Spec], constant: &str) -> Self {
+    pub(crate) const fn in_table(table: &'static [Spec], constant: &str) -> Self {
         let mut place = 0;
         while !equal(table[place].constant, constant) {
             place += 1;
@@ -215,7 +215,7 @@ macro_rules! kernels {
             args_bytes: size_of::<$args>(),
         }),*];
 
-        $(const $kernel: $crate::kernel::Kernel<$args> = $crate::kernel::Kernel::of($table, stringify!($kernel));)*
+        $(const $kernel: $crate::kernel::Kernel<$args> = $crate::kernel::Kernel::in_table($table, stringify!($kernel));)*
     };
 }
 

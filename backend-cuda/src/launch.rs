@@ -59,7 +59,7 @@ impl Context<'_> {
     pub(crate) fn grid(&self, items: u64) -> Grid {
         const BLOCKS_PER_PROCESSOR: u64 = 32;
         let most = u64::from(self.properties.processors) * BLOCKS_PER_PROCESSOR;
-        Grid::of(items.div_ceil(u64::from(THREADS)).clamp(1, most))
+        Grid::over_blocks(items.div_ceil(u64::from(THREADS)).clamp(1, most))
     }
 
     /// Queues a kernel. `args` is the struct that the kernel takes, by value.

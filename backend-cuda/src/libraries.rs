@@ -27,7 +27,7 @@ macro_rules! functions {
 
         impl $name {
             /// Looks up every function; the error names the one that is missing.
-            pub(crate) fn of(library: ::libloading::Library) -> Result<Self, String> {
+            pub(crate) fn from_library(library: ::libloading::Library) -> Result<Self, String> {
                 Ok(Self {
                     // SAFETY: the functions have these types by the library's documentation; they are kept no longer than it.
                     $($function: unsafe { *library.get(stringify!($function).as_bytes()).map_err(|_| concat!("it has no ", stringify!($function)))? },)*

@@ -70,8 +70,8 @@ pub(crate) fn nll_loss(ctx: &Context<'_>, k: &NllLoss) -> Result<()> {
         reduction: number(k.reduction),
         unused: 0,
     };
-    let grid = Grid { threads: LOSS_THREADS, ..Grid::of(1) };
-    ctx.launch(NLL_LOSS, Tag::of(k.log_probs.dtype), 0, grid, &args)
+    let grid = Grid { threads: LOSS_THREADS, ..Grid::over_blocks(1) };
+    ctx.launch(NLL_LOSS, Tag::tag_of(k.log_probs.dtype), 0, grid, &args)
 }
 
 /// The gradient of [`NllLoss`].
@@ -96,5 +96,5 @@ pub(crate) fn nll_loss_grad(ctx: &Context<'_>, k: &NllLossGrad) -> Result<()> {
     };
     // One warp per row, or one per class of a row.
     let warps = if args.inner == 1 { args.rows } else { args.rows * args.classes };
-    ctx.launch(NLL_LOSS_GRAD, Tag::of(k.out.dtype), 0, ctx.grid(warps * 32), &args)
+    ctx.launch(NLL_LOSS_GRAD, Tag::tag_of(k.out.dtype), 0, ctx.grid(warps * 32), &args)
 }

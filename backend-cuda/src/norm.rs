@@ -190,10 +190,10 @@ fn row_norm(ctx: &Context<'_>, dtype: DType, a: &RowNormArgs) -> Result<()> {
     let size = dtype.size();
     let bases = [(a.out, size), (a.x, size), (a.weight, size), (a.bias, size)];
     if let Some(grid) = rows::long_warps(ctx, a.rows, a.n, dtype, &bases) {
-        return ctx.launch(ROW_NORM_LONG, Tag::of(dtype), 0, grid, a);
+        return ctx.launch(ROW_NORM_LONG, Tag::tag_of(dtype), 0, grid, a);
     }
     let (form, grid) = rows::form(ctx, a.rows, a.n, dtype, &bases);
-    ctx.launch(ROW_NORM, Tag::of(dtype), form, grid, a)
+    ctx.launch(ROW_NORM, Tag::tag_of(dtype), form, grid, a)
 }
 
 /// True if both sums of one chunk fit the scratch.
@@ -279,7 +279,7 @@ impl Channels {
         };
         let along = ctx.grid(self.channels * team);
         let grid = Grid { blocks: [along.blocks[0], self.chunks as u32, 1], ..along };
-        ctx.launch(kernel, Tag::of(dtype), form, grid, &args)
+        ctx.launch(kernel, Tag::tag_of(dtype), form, grid, &args)
     }
 
     /// True if elements come in aligned groups of 16 bytes, each within one image: those of the input, the gradient and
@@ -307,7 +307,7 @@ impl Channels {
         args.packs = all / pack;
         args.by_length = Divider::new((self.length / pack) as u32);
         let form = if wide { WIDE } else { ONE };
-        ctx.launch(kernel, Tag::of(dtype), form, ctx.grid(args.packs), &args)
+        ctx.launch(kernel, Tag::tag_of(dtype), form, ctx.grid(args.packs), &args)
     }
 }
 
@@ -342,7 +342,7 @@ pub(crate) fn batch_norm(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
         eps: Bits(k.eps as f32),
         training: k.training.into(),
     };
-    ctx.launch(CHANNEL_FINISH, Tag::of(k.parameter_dtype()), 0, ctx.grid(c.channels), &finish)?;
+    ctx.launch(CHANNEL_FINISH, Tag::tag_of(k.parameter_dtype()), 0, ctx.grid(c.channels), &finish)?;
     if k.x.numel() == 0 {
         return Ok(());
     }
@@ -379,7 +379,7 @@ pub(crate) fn batch_norm_grad(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()
         eps: Bits(0.0),
         training: k.training.into(),
     };
-    ctx.launch(CHANNEL_FINISH_GRAD, Tag::of(k.parameter_dtype()), 0, ctx.grid(c.channels), &finish)?;
+    ctx.launch(CHANNEL_FINISH_GRAD, Tag::tag_of(k.parameter_dtype()), 0, ctx.grid(c.channels), &finish)?;
     match &k.out_x {
         Some(out) if out.numel() > 0 => {
             let apply = c.apply_args([ctx.at(out)?, x, grad], [mean, invstd]);

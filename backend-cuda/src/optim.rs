@@ -151,8 +151,8 @@ fn each_list<I, T: Field<Host = T> + Copy + Default + PartialEq>(
             if list.count == 0 {
                 return Ok(());
             }
-            let grid = Grid { blocks: [list.blocks(), 1, 1], ..Grid::of(1) };
-            let done = launch(list, Tag::of(dtype), grid);
+            let grid = Grid { blocks: [list.blocks(), 1, 1], ..Grid::over_blocks(1) };
+            let done = launch(list, Tag::tag_of(dtype), grid);
             *list = List::new();
             done
         };

@@ -78,7 +78,7 @@ pub(crate) fn pool2d(ctx: &Context<'_>, k: &Pool2d) -> Result<()> {
         indices: ctx.at_optional(&k.indices)?,
         ..PoolArgs::new(&k.geometry, k.op, &k.x, &k.out, &k.out)
     };
-    ctx.launch(POOL2D, Tag::of(k.out.dtype), 0, ctx.grid(args.elements.into()), &args)
+    ctx.launch(POOL2D, Tag::tag_of(k.out.dtype), 0, ctx.grid(args.elements.into()), &args)
 }
 
 /// The gradient of [`Pool2d`].
@@ -92,5 +92,5 @@ pub(crate) fn pool2d_grad(ctx: &Context<'_>, k: &Pool2dGrad) -> Result<()> {
         indices: ctx.at_optional(&k.indices)?,
         ..PoolArgs::new(&k.geometry, k.op, &k.out, &k.grad, &k.out)
     };
-    ctx.launch(POOL2D_GRAD, Tag::of(k.out.dtype), 0, ctx.grid(args.elements.into()), &args)
+    ctx.launch(POOL2D_GRAD, Tag::tag_of(k.out.dtype), 0, ctx.grid(args.elements.into()), &args)
 }

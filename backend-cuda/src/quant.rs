@@ -41,7 +41,7 @@ pub(crate) fn quantize_int8(ctx: &Context<'_>, k: &QuantizeInt8) -> Result<()> {
     }
     let args = QuantizeArgs { out: ctx.at(&k.out)?, scale: ctx.at(&k.scale)?, x: ctx.at(&k.x)?, rows, n };
     let (form, grid) = rows::form(ctx, rows, n, k.x.dtype, &[(args.out, 1), (args.x, k.x.dtype.size())]);
-    ctx.launch(QUANTIZE_INT8, Tag::of(k.x.dtype), form, grid, &args)
+    ctx.launch(QUANTIZE_INT8, Tag::tag_of(k.x.dtype), form, grid, &args)
 }
 
 /// `out = x·scale[row]`.
@@ -55,5 +55,5 @@ pub(crate) fn dequantize_int8(ctx: &Context<'_>, k: &DequantizeInt8) -> Result<(
     let (form, pack) = if wide { (WIDE, 4) } else { (ONE, 1) };
     let packs = k.x.numel() as u64 / pack;
     let args = DequantizeArgs { out, scale: ctx.at(&k.scale)?, x, packs, row_packs: n / pack };
-    ctx.launch(DEQUANTIZE_INT8, Tag::of(k.out.dtype), form, ctx.grid(packs), &args)
+    ctx.launch(DEQUANTIZE_INT8, Tag::tag_of(k.out.dtype), form, ctx.grid(packs), &args)
 }

@@ -61,7 +61,7 @@ pub(crate) fn random(ctx: &Context<'_>, k: &Random) -> Result<()> {
     }
     let (kernel, tag, low, high) = match k.kind {
         RandomKind::Words => (RANDOM_WORDS, Tag::Only, 0.0, 0.0),
-        RandomKind::Uniform { low, high } => (RANDOM_UNIFORM, Tag::of(k.out.dtype), low as f32, high as f32),
+        RandomKind::Uniform { low, high } => (RANDOM_UNIFORM, Tag::tag_of(k.out.dtype), low as f32, high as f32),
     };
     let args = RandomArgs {
         out: ctx.at(&k.out)?,
@@ -94,13 +94,13 @@ pub(crate) fn dropout(ctx: &Context<'_>, k: &Dropout) -> Result<()> {
     let aligned = [(args.out, size), (args.x, size), (args.mask, 1)];
     let aligned = aligned.iter().all(|(base, size)| base.is_multiple_of(WORDS * size));
     let form = if aligned { WIDE } else { ONE };
-    ctx.launch(DROPOUT, Tag::of(k.out.dtype), form, ctx.grid(elements.div_ceil(WORDS)), &args)
+    ctx.launch(DROPOUT, Tag::tag_of(k.out.dtype), form, ctx.grid(elements.div_ceil(WORDS)), &args)
 }
 
 /// `out = mask ? scale·grad : 0`.
 pub(crate) fn dropout_grad(ctx: &Context<'_>, k: &DropoutGrad) -> Result<()> {
     walk(ctx, [&k.out, &k.grad, &k.mask], wide(k.out.dtype), |walk, [out, grad, mask], form| {
         let args = DropoutGradArgs { walk, out, grad, mask, scale: Bits(k.scale as f32), unused: 0 };
-        ctx.launch(DROPOUT_GRAD, Tag::of(k.out.dtype), form, ctx.grid(walk.packs), &args)
+        ctx.launch(DROPOUT_GRAD, Tag::tag_of(k.out.dtype), form, ctx.grid(walk.packs), &args)
     })
 }

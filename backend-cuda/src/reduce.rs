@@ -82,7 +82,7 @@ pub(crate) fn reduce(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
         },
         unrounded: (k.out.dtype != k.x.dtype).into(),
     };
-    let tag = Tag::of(k.x.dtype);
+    let tag = Tag::tag_of(k.x.dtype);
     if wide && plan.form == WARP && plan.chunks == 1 && inner.is_one() && begin_in_packs(args.x, &kept) {
         let squares = usize::from(k.op == ReduceOp::SumSquares);
         return ctx.launch(SUM_ROWS, tag, squares, plan.grid(ctx, count), &args);

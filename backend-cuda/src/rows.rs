@@ -25,7 +25,7 @@ pub(crate) fn form(ctx: &Context<'_>, rows: u64, n: u64, dtype: DType, bases: &[
     let wide = in_packs(n, dtype, bases);
     let block = n > WARP_ROW;
     let blocks = if block { rows } else { rows.div_ceil(u64::from(THREADS) / WARP) };
-    (1 + 2 * usize::from(block) + usize::from(wide), Grid::of(blocks.min(most_blocks(ctx))))
+    (1 + 2 * usize::from(block) + usize::from(wide), Grid::over_blocks(blocks.min(most_blocks(ctx))))
 }
 
 /// True if rows are made of aligned groups of 16 bytes, in all operands.
@@ -41,7 +41,7 @@ pub(crate) fn long_warps(ctx: &Context<'_>, rows: u64, n: u64, dtype: DType, bas
     let long = dtype.is_half() && n > WARP_ROW && n <= 4 * WARP_ROW;
     let many = rows >= u64::from(ctx.properties.processors) * WARPS_PER_PROCESSOR;
     let blocks = rows.div_ceil(u64::from(THREADS) / WARP);
-    (long && many && in_packs(n, dtype, bases)).then(|| Grid::of(blocks.min(most_blocks(ctx))))
+    (long && many && in_packs(n, dtype, bases)).then(|| Grid::over_blocks(blocks.min(most_blocks(ctx))))
 }
 
 /// Number of blocks that keeps the device busy many times over; kernels loop over the remaining rows.

@@ -55,10 +55,10 @@ pub(crate) fn softmax(ctx: &Context<'_>, k: &Softmax) -> Result<()> {
     let args = SoftmaxArgs { out, x, rows, n, inner, from: type_number(k.x.dtype), log: k.log.into() };
     if inner == 1 {
         let (form, grid) = rows::form(ctx, rows, n, k.out.dtype, &[(out, k.out.dtype.size()), (x, k.x.dtype.size())]);
-        return ctx.launch(SOFTMAX, Tag::of(k.out.dtype), form, grid, &args);
+        return ctx.launch(SOFTMAX, Tag::tag_of(k.out.dtype), form, grid, &args);
     }
     let (form, grid) = columns_form(ctx, rows, n);
-    ctx.launch(SOFTMAX_COLUMNS, Tag::of(k.out.dtype), form, grid, &args)
+    ctx.launch(SOFTMAX_COLUMNS, Tag::tag_of(k.out.dtype), form, grid, &args)
 }
 
 /// `y·(grad − Σ grad·y)`; for the logarithm, `grad − e^y·Σ grad`.
@@ -72,10 +72,10 @@ pub(crate) fn softmax_grad(ctx: &Context<'_>, k: &SoftmaxGrad) -> Result<()> {
     if inner == 1 {
         let size = k.y.dtype.size();
         let (form, grid) = rows::form(ctx, rows, n, k.out.dtype, &[(out, size), (y, size), (grad, size)]);
-        return ctx.launch(SOFTMAX_GRAD, Tag::of(k.y.dtype), form, grid, &args);
+        return ctx.launch(SOFTMAX_GRAD, Tag::tag_of(k.y.dtype), form, grid, &args);
     }
     let (form, grid) = columns_form(ctx, rows, n);
-    ctx.launch(SOFTMAX_GRAD_COLUMNS, Tag::of(k.y.dtype), form, grid, &args)
+    ctx.launch(SOFTMAX_GRAD_COLUMNS, Tag::tag_of(k.y.dtype), form, grid, &args)
 }
 
 /// Number of groups of an operand `[outer, n, inner]`, elements of a group, and their distance.
@@ -98,7 +98,7 @@ fn columns_form(ctx: &Context<'_>, columns: u64, n: u64) -> (usize, Grid) {
         return (0, ctx.grid(columns));
     }
     let most = u64::from(ctx.properties.processors) * 256;
-    (1, Grid::of(columns.div_ceil(u64::from(THREADS) / ROWS).min(most)))
+    (1, Grid::over_blocks(columns.div_ceil(u64::from(THREADS) / ROWS).min(most)))
 }
 
 /// True if all operands have one type: the gradient's kernel has no other.

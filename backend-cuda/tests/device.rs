@@ -197,7 +197,7 @@ fn steps_of(model: &str, implementation: Implementation, graphs: bool) -> Result
     let settings = RunSettings { seed: 3, ..RunSettings::new(2, 6, optimizer) };
     let mut run = Run { losses: Vec::new(), events: Vec::new(), launches: Vec::new() };
     let source = Source::Synthetic { seed: 5 };
-    let mut trainer = Trainer::of(&*network, &device, &settings, source, "").map_err(|error| error.to_string())?;
+    let mut trainer = Trainer::build(&*network, &device, &settings, source, "").map_err(|error| error.to_string())?;
     for step in 0..settings.steps {
         let before = emulator::launches()?;
         run.losses.extend(trainer.step(step).map_err(|error| error.to_string())?);

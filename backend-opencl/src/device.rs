@@ -39,7 +39,7 @@ pub fn devices() -> Result<Vec<Found>> {
     let of_platform =
         |platform: &opencl3::platform::Platform| platform.get_devices(CL_DEVICE_TYPE_ALL).unwrap_or_default();
     let ids = platforms.iter().flat_map(of_platform);
-    let found: Vec<Found> = ids.filter_map(|id| Found::of(Device::new(id)).ok()).collect();
+    let found: Vec<Found> = ids.filter_map(|id| Found::from_device(Device::new(id)).ok()).collect();
     if found.is_empty() {
         return Err(Error::backend(NAME, "its drivers have no device"));
     }
@@ -47,7 +47,7 @@ pub fn devices() -> Result<Vec<Found>> {
 }
 
 impl Found {
-    fn of(device: Device) -> std::result::Result<Self, opencl3::error_codes::ClError> {
+    fn from_device(device: Device) -> std::result::Result<Self, opencl3::error_codes::ClError> {
         let host_memory = device.host_unified_memory().unwrap_or(false);
         let kind = match device.dev_type()? {
             kind if kind & CL_DEVICE_TYPE_CPU != 0 => "software",

@@ -37,7 +37,7 @@ pub(crate) const DTYPES: [DType; 8] =
     [DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::I8, DType::U8, DType::Bool];
 
 impl AdapterInfo {
-    fn of(adapter: &Adapter) -> Self {
+    fn from_adapter(adapter: &Adapter) -> Self {
         let (info, limits, features) = (adapter.get_info(), adapter.limits(), adapter.features());
         let known = [
             ("f16", wgpu::Features::SHADER_F16),
@@ -94,7 +94,7 @@ fn all() -> &'static [Adapter] {
 /// Returns every adapter, discrete cards first and software last; [`Wgpu::open`](crate::Wgpu::open) takes an index of
 /// this list. Empty without a driver.
 pub fn adapters() -> Vec<AdapterInfo> {
-    all().iter().map(AdapterInfo::of).collect()
+    all().iter().map(AdapterInfo::from_adapter).collect()
 }
 
 /// Returns the adapter at `index`.
@@ -106,7 +106,7 @@ pub(crate) fn at(index: usize) -> Result<(Adapter, AdapterInfo)> {
     let adapter = all.get(index).ok_or_else(|| {
         Error::backend(NAME, format!("there is no adapter {index}; numbers go from 0 to {}", all.len() - 1))
     })?;
-    Ok((adapter.clone(), AdapterInfo::of(adapter)))
+    Ok((adapter.clone(), AdapterInfo::from_adapter(adapter)))
 }
 
 /// The message for a machine without a driver.

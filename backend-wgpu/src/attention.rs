@@ -47,7 +47,7 @@ fn has_quads(job: &Job, (i, x): (usize, &Operand)) -> bool {
 
 impl Problem<'_> {
     fn variant(&self, tile: Tile) -> Variant {
-        let variant = Variant::new().with(4, Elem::of(self.q.dtype).code());
+        let variant = Variant::new().with(4, Elem::from_dtype(self.q.dtype).code());
         variant.with(1, self.mask.is_some().into()).with(1, self.causal.into()).with(7, tile.code())
     }
 
@@ -81,7 +81,7 @@ impl Problem<'_> {
 
     /// The slots of q, k, v and the mask.
     fn slots(&self, width: Width) -> Vec<Slot> {
-        let elem = Elem::of(self.q.dtype);
+        let elem = Elem::from_dtype(self.q.dtype);
         let mut slots: Vec<Slot> = ["q", "k", "v"].map(|name| Slot::read(name, elem).wide(width)).into();
         slots.push(Slot::read("mask", elem));
         slots
@@ -102,11 +102,11 @@ pub(crate) fn attention(cx: &mut Context<'_>, k: &Attention) -> Result<()> {
     problem.push(&mut job, &k.out, &k.out);
     let wide = [(0, &k.q), (1, &k.k), (2, &k.v), (4, &k.out)].into_iter().all(|x| has_quads(&job, x));
     let pass = Pass { heads: q[0] * q[1], rows: q[2], products: 1, width: v[3] };
-    let tile = Tile::of(cx.gpu, &pass, wide);
+    let tile = Tile::for_pass(cx.gpu, &pass, wide);
     let variant = problem.variant(tile).with(1, k.logsumexp.is_some().into());
     cx.run(&job, variant.key("attention"), tile.groups(&pass), || {
         let mut slots = problem.slots(width(wide));
-        slots.push(Slot::write("out", Elem::of(k.q.dtype)).wide(width(wide)));
+        slots.push(Slot::write("out", Elem::from_dtype(k.q.dtype)).wide(width(wide)));
         slots.push(Slot::write("logsumexp", Elem::F32));
         let begin = tile.begin("t", "h", false);
         let (scores, weighted) = (tile.product("s", &Q, &K), tile.weighted(&V));
@@ -158,7 +158,7 @@ fn gradient_job(cx: &Context<'_>, k: &AttentionGrad, out: &Operand) -> (Job, boo
 
 /// The slots of a gradient's pass.
 fn gradient_slots(problem: &Problem<'_>, wide: bool, out: Width) -> Vec<Slot> {
-    let elem = Elem::of(problem.q.dtype);
+    let elem = Elem::from_dtype(problem.q.dtype);
     let mut slots = problem.slots(width(wide));
     slots.push(Slot::read("grad", elem).wide(width(wide)));
     slots.push(Slot::read("logsumexp", Elem::F32));
@@ -169,7 +169,7 @@ fn gradient_slots(problem: &Problem<'_>, wide: bool, out: Width) -> Vec<Slot> {
 
 /// `Σ grad·out` of each row.
 fn delta(cx: &mut Context<'_>, k: &AttentionGrad) -> Result<()> {
-    let elem = Elem::of(k.q.dtype);
+    let elem = Elem::from_dtype(k.q.dtype);
     let rows = k.delta.numel();
     let mut job = cx.job();
     job.bind(&k.grad).bind(&k.out).bind(&k.delta);
@@ -195,7 +195,7 @@ fn by_queries(cx: &mut Context<'_>, k: &AttentionGrad, out: &Operand) -> Result<
     wide &= pairs || has_quads(&job, (7, out));
     let width = if pairs { 0 } else { q[3] };
     let pass = Pass { heads: q[0] * q[1], rows: q[2], products: 2, width };
-    let tile = Tile::of(cx.gpu, &pass, wide);
+    let tile = Tile::for_pass(cx.gpu, &pass, wide);
     let (name, columns, template) = if pairs {
         ("attention_dmask", k.k.dims()[2].div_ceil(COLUMNS), include_str!("attention/mask.wgsl"))
     } else {
@@ -227,7 +227,7 @@ fn by_keys(cx: &mut Context<'_>, k: &AttentionGrad, values: bool) -> Result<()> 
     let keys = k.k.dims();
     let products = if values { 1 } else { 2 };
     let pass = Pass { heads: keys[0] * keys[1], rows: keys[2], products, width: out.dims()[3] };
-    let tile = Tile::of(cx.gpu, &pass, wide);
+    let tile = Tile::for_pass(cx.gpu, &pass, wide);
     let variant = problem.variant(tile).with(1, values.into());
     cx.run(&job, variant.key("attention_dkv"), tile.groups(&pass), || {
         let slots = gradient_slots(&problem, wide, width(wide));
@@ -248,7 +248,7 @@ fn by_keys(cx: &mut Context<'_>, k: &AttentionGrad, values: bool) -> Result<()> 
 }
 
 pub(crate) fn rope(cx: &mut Context<'_>, k: &Rope) -> Result<()> {
-    let elem = Elem::of(k.x.dtype);
+    let elem = Elem::from_dtype(k.x.dtype);
     let d = k.x.dims();
     let pairs = k.x.numel() / 2;
     let mut job = cx.job();

@@ -233,7 +233,7 @@ impl Backend for Wgpu {
             return Ok(());
         }
         self.flush(state)?;
-        state.pending = PendingLaunch::of(call);
+        state.pending = PendingLaunch::from_call(call);
         if state.pending.is_some() { Ok(()) } else { dispatch(&mut self.context(state), call) }
     }
 

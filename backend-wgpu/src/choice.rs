@@ -27,7 +27,7 @@ pub(crate) struct Class {
 }
 
 impl Class {
-    pub(crate) fn of(name: &'static str, variant: Variant, sizes: &Sizes) -> Self {
+    pub(crate) fn named(name: &'static str, variant: Variant, sizes: &Sizes) -> Self {
         let Sizes { batch, m, n, k } = *sizes;
         Self { key: variant.key(name), sizes: [batch, m, n, k].map(|size| size.max(1).ilog2()) }
     }

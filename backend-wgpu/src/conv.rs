@@ -65,7 +65,7 @@ impl Problem<'_> {
         along_k: [bool; 2],
         a_quad: bool,
     ) -> Gemm {
-        let variant = variant.with(4, Elem::of(self.x.dtype).code());
+        let variant = variant.with(4, Elem::from_dtype(self.x.dtype).code());
         let sizes = Sizes { batch: self.geometry.groups, m, n, k };
         Gemm {
             name,
@@ -99,7 +99,7 @@ pub(crate) fn conv2d(cx: &mut Context<'_>, k: &Conv2d) -> Result<()> {
         |job| problem.push(job),
         FIELDS,
         || {
-            let elem = Elem::of(k.x.dtype);
+            let elem = Elem::from_dtype(k.x.dtype);
             let slots = vec![
                 Slot::read("x", elem),
                 Slot::read("weight", elem).wide(width(quads)),
@@ -129,7 +129,7 @@ pub(crate) fn conv2d_input_grad(cx: &mut Context<'_>, k: &Conv2dInputGrad) -> Re
         |job| problem.push(job),
         FIELDS,
         || {
-            let elem = Elem::of(k.out.dtype);
+            let elem = Elem::from_dtype(k.out.dtype);
             let slots = vec![Slot::read("grad", elem), Slot::read("weight", elem), Slot::write("out", elem)];
             let texts =
                 [("$SH", divisor(k.geometry.stride[0], "p.sh")), ("$SW", divisor(k.geometry.stride[1], "p.sw"))];
@@ -158,7 +158,7 @@ pub(crate) fn conv2d_weight_grad(cx: &mut Context<'_>, k: &Conv2dWeightGrad) -> 
         |job| problem.push(job),
         FIELDS,
         || {
-            let elem = Elem::of(k.x.dtype);
+            let elem = Elem::from_dtype(k.x.dtype);
             let slots =
                 vec![Slot::read("x", elem), Slot::read("grad", elem).wide(width(quads)), Slot::write("out", elem)];
             let quad = if quads { include_str!("conv/weight_grad_quad.wgsl") } else { "" };

@@ -33,7 +33,7 @@ pub(crate) enum Elem {
 
 impl Elem {
     /// The element for arithmetic on `dtype`.
-    pub(crate) fn of(dtype: DType) -> Elem {
+    pub(crate) fn from_dtype(dtype: DType) -> Elem {
         match dtype {
             DType::F32 => Elem::F32,
             DType::F16 => Elem::F16,

@@ -25,7 +25,7 @@ enum First {
 impl PendingLaunch {
     /// Makes a pending launch, if another function may be fused into it: it must be a function of floats that gives
     /// floats.
-    pub(crate) fn of(call: &KernelCall) -> Option<Self> {
+    pub(crate) fn from_call(call: &KernelCall) -> Option<Self> {
         let first = match call {
             KernelCall::Unary(k) if k.out.dtype.is_float() => First::Unary(k.clone()),
             KernelCall::Binary(k) if k.out.dtype.is_float() => First::Binary(k.clone()),

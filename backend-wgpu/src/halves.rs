@@ -43,7 +43,7 @@ impl Halves {
     }
 
     /// The fastest of the ways that [`trial`] found right; a word that is not 0 stands for one that is wrong.
-    pub(crate) fn of([reads, packs, rounds]: [u32; 3], converts: bool) -> Self {
+    pub(crate) fn from_masks([reads, packs, rounds]: [u32; 3], converts: bool) -> Self {
         let writes = match (packs, rounds) {
             (0, _) => Writes::Pack,
             (_, 0) if converts => Writes::Convert,
@@ -79,12 +79,12 @@ mod tests {
 
     #[test]
     fn functions_are_of_the_chosen_way() {
-        let integers = Halves::of([1, 1, 0], false);
+        let integers = Halves::from_masks([1, 1, 0], false);
         assert_eq!(integers, Halves { reads: false, writes: Writes::Integers });
         let integers = integers.functions();
         assert!(integers.contains("fn f16_value") && integers.contains("fn f16_bits"));
         assert!(!integers.contains("pack2x16float"));
-        assert_eq!(Halves::of([0, 0, 0], true).functions(), format!("{UNPACK}{PACK}"));
-        assert_eq!(Halves::of([0, 1, 0], true).functions(), format!("{UNPACK}{CONVERT}"));
+        assert_eq!(Halves::from_masks([0, 0, 0], true).functions(), format!("{UNPACK}{PACK}"));
+        assert_eq!(Halves::from_masks([0, 1, 0], true).functions(), format!("{UNPACK}{CONVERT}"));
     }
 }

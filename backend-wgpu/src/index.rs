@@ -45,7 +45,7 @@ const COLUMNS: usize = 256;
 
 pub(crate) fn scatter_add(cx: &mut Context<'_>, k: &ScatterAdd) -> Result<()> {
     let (rows, n, count) = (k.out.dims()[0], k.out.dims()[1], k.indices.dims()[0]);
-    let elem = Elem::of(k.out.dtype);
+    let elem = Elem::from_dtype(k.out.dtype);
     // A workgroup for each row goes through all indices. If there are fewer indices than rows, everything is set to 0
     // first, and there is one workgroup for each index that is the first of its value.
     let by_index = count < rows;

@@ -118,7 +118,7 @@ impl Context<'_> {
         let mut found = [0; 12];
         self.queue.download(self.gpu, self.fixed, 0, &mut found)?;
         let wrong = [0, 4, 8].map(|at| u32::from_le_bytes([found[at], found[at + 1], found[at + 2], found[at + 3]]));
-        let halves = Halves::of(wrong, converts);
+        let halves = Halves::from_masks(wrong, converts);
         Ok(*self.gpu.halves.get_or_init(|| halves))
     }
 }

@@ -10,7 +10,7 @@ use crate::rows::Lanes;
 
 pub(crate) fn nll_loss(cx: &mut Context<'_>, k: &NllLoss) -> Result<()> {
     let [rows, classes, inner] = *k.log_probs.dims() else { return Ok(()) };
-    let elem = Elem::of(k.log_probs.dtype);
+    let elem = Elem::from_dtype(k.log_probs.dtype);
     let mut job = cx.job();
     job.bind(&k.log_probs).bind(&k.target).bind(&k.out).bind(&k.total_weight);
     job.u(rows * inner).u(classes).u(inner).word(k.ignore_index as u32).word((k.ignore_index >> 32) as u32);
@@ -36,7 +36,7 @@ pub(crate) fn nll_loss(cx: &mut Context<'_>, k: &NllLoss) -> Result<()> {
 pub(crate) fn nll_loss_grad(cx: &mut Context<'_>, k: &NllLossGrad) -> Result<()> {
     let [rows, classes, inner] = *k.out.dims() else { return Ok(()) };
     let count = rows * classes * inner;
-    let elem = Elem::of(k.out.dtype);
+    let elem = Elem::from_dtype(k.out.dtype);
     let mut job = cx.job();
     job.bind(&k.grad).bind(&k.target).bind(&k.total_weight).bind(&k.out);
     let [example, position] = k.grad_strides();

@@ -36,7 +36,7 @@ fn strides(job: &mut Job, x: &Operand) {
 
 pub(crate) fn matmul(cx: &mut Context<'_>, k: &Matmul) -> Result<()> {
     let (batch, m, n, inner) = k.sizes();
-    let elem = Elem::of(k.out.dtype);
+    let elem = Elem::from_dtype(k.out.dtype);
     let (accumulates, biased) = (k.beta != 0.0, k.bias.is_some());
     let (a_along_k, b_along_k) = (runs_along(&k.a, 2), runs_along(&k.b, 1));
     let mut job = cx.job();

@@ -24,7 +24,7 @@ fn flag(op: PoolOp) -> &'static str {
 }
 
 pub(crate) fn pool2d(cx: &mut Context<'_>, k: &Pool2d) -> Result<()> {
-    let elem = Elem::of(k.x.dtype);
+    let elem = Elem::from_dtype(k.x.dtype);
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.out).bind_opt(k.indices.as_ref());
     geometry(&mut job, k.out.numel(), &k.x, &k.out, &k.geometry);
@@ -42,7 +42,7 @@ fn tiles(k: &Pool2dGrad) -> bool {
 }
 
 pub(crate) fn pool2d_grad(cx: &mut Context<'_>, k: &Pool2dGrad) -> Result<()> {
-    let elem = Elem::of(k.out.dtype);
+    let elem = Elem::from_dtype(k.out.dtype);
     let (tiles, of_window) = (tiles(k), include_str!("pool/window_gradient.wgsl"));
     // If so, one thread per window writes all of the window; else one thread per element of the input goes through
     // every window around it.

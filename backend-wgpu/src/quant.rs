@@ -12,7 +12,7 @@ use crate::rows::Lanes;
 
 pub(crate) fn quantize_int8(cx: &mut Context<'_>, k: &QuantizeInt8) -> Result<()> {
     let (rows, n) = (k.x.dims()[0], k.x.dims()[1]);
-    let (lanes, elem) = (Lanes::of(cx, rows, n), Elem::of(k.x.dtype));
+    let (lanes, elem) = (Lanes::for_rows(cx, rows, n), Elem::from_dtype(k.x.dtype));
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.out).bind(&k.scale).u(rows).u(n);
     let variant = Variant::new().with(4, lanes.code()).with(4, elem.code());
@@ -25,7 +25,7 @@ pub(crate) fn quantize_int8(cx: &mut Context<'_>, k: &QuantizeInt8) -> Result<()
 }
 
 pub(crate) fn dequantize_int8(cx: &mut Context<'_>, k: &DequantizeInt8) -> Result<()> {
-    let elem = Elem::of(k.out.dtype);
+    let elem = Elem::from_dtype(k.out.dtype);
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.scale).bind(&k.out).u(k.out.numel()).u(k.out.dims()[1]);
     let variant = Variant::new().with(4, elem.code());
@@ -37,7 +37,7 @@ pub(crate) fn dequantize_int8(cx: &mut Context<'_>, k: &DequantizeInt8) -> Resul
 
 pub(crate) fn matmul_int8(cx: &mut Context<'_>, k: &MatmulInt8) -> Result<()> {
     let (m, inner, n) = (k.x.dims()[0], k.x.dims()[1], k.weight.dims()[0]);
-    let elem = Elem::of(k.x.dtype);
+    let elem = Elem::from_dtype(k.x.dtype);
     let gemm = Gemm {
         name: "matmul_int8",
         variant: Variant::new().with(4, elem.code()).with(1, k.bias.is_some().into()),

@@ -24,7 +24,7 @@ fn groups(out: &Operand) -> u64 {
 }
 
 pub(crate) fn random(cx: &mut Context<'_>, k: &Random) -> Result<()> {
-    let elem = Elem::of(k.out.dtype);
+    let elem = Elem::from_dtype(k.out.dtype);
     let (uniform, low, span) = match k.kind {
         RandomKind::Words => (false, 0.0, 0.0),
         RandomKind::Uniform { low, high } => (true, low as f32, high as f32 - low as f32),
@@ -45,7 +45,7 @@ pub(crate) fn random(cx: &mut Context<'_>, k: &Random) -> Result<()> {
 }
 
 pub(crate) fn dropout(cx: &mut Context<'_>, k: &Dropout) -> Result<()> {
-    let elem = Elem::of(k.out.dtype);
+    let elem = Elem::from_dtype(k.out.dtype);
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.mask).bind(&k.out);
     // Uniforms are below 1, so none reaches 2.
@@ -64,7 +64,7 @@ pub(crate) fn dropout(cx: &mut Context<'_>, k: &Dropout) -> Result<()> {
 }
 
 pub(crate) fn dropout_grad(cx: &mut Context<'_>, k: &DropoutGrad) -> Result<()> {
-    let elem = Elem::of(k.out.dtype);
+    let elem = Elem::from_dtype(k.out.dtype);
     let operands = [(&k.out, elem), (&k.grad, elem), (&k.mask, Elem::B1)];
     let scalars = [(k.scale as f32).to_bits(), 0, 0, 0, 0, 0];
     let kernel = Pointwise { name: "dropout_grad", op: 0, operands: &operands, scalars, indexed: false };

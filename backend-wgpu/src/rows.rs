@@ -22,7 +22,7 @@ pub(crate) struct Lanes {
 impl Lanes {
     /// Chooses for `rows` rows of `n` elements. Synchronising threads is expensive on a software adapter, so each
     /// thread takes a row there, unless there are too few rows or they are too long for a loop.
-    pub(crate) fn of(cx: &Context<'_>, rows: usize, n: usize) -> Self {
+    pub(crate) fn for_rows(cx: &Context<'_>, rows: usize, n: usize) -> Self {
         if cx.gpu.info.is_software && rows >= 2 * FEW_ROWS as usize && n <= 1 << 14 {
             return Lanes { lanes: 1, rows: FEW_ROWS };
         }
@@ -37,7 +37,7 @@ impl Lanes {
     /// threads read adjacent elements.
     pub(crate) fn of_columns(cx: &Context<'_>, columns: usize, n: usize) -> Self {
         if cx.gpu.info.is_software || columns < MANY_COLUMNS {
-            return Lanes::of(cx, columns, n);
+            return Lanes::for_rows(cx, columns, n);
         }
         Lanes { lanes: 1, rows: NARROW_ROWS }
     }

@@ -18,10 +18,10 @@ struct Groups {
 }
 
 impl Groups {
-    fn of(cx: &Context<'_>, x: &Operand) -> Groups {
+    fn for_operand(cx: &Context<'_>, x: &Operand) -> Groups {
         let [outer, n, inner] = [x.dims()[0], x.dims()[1], x.dims()[2]];
         let count = outer * inner;
-        let lanes = if inner == 1 { Lanes::of(cx, count, n) } else { Lanes::of_columns(cx, count, n) };
+        let lanes = if inner == 1 { Lanes::for_rows(cx, count, n) } else { Lanes::of_columns(cx, count, n) };
         Groups { count, n, inner, lanes }
     }
 
@@ -55,7 +55,7 @@ impl Groups {
 }
 
 pub(crate) fn softmax(cx: &mut Context<'_>, k: &Softmax) -> Result<()> {
-    let (groups, x, out) = (Groups::of(cx, &k.x), Elem::of(k.x.dtype), Elem::of(k.out.dtype));
+    let (groups, x, out) = (Groups::for_operand(cx, &k.x), Elem::from_dtype(k.x.dtype), Elem::from_dtype(k.out.dtype));
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.out).u(groups.count).u(groups.n).u(groups.inner);
     let wide = groups.is_wide(&job, 2);
@@ -68,7 +68,7 @@ pub(crate) fn softmax(cx: &mut Context<'_>, k: &Softmax) -> Result<()> {
 }
 
 pub(crate) fn softmax_grad(cx: &mut Context<'_>, k: &SoftmaxGrad) -> Result<()> {
-    let (groups, y, out) = (Groups::of(cx, &k.y), Elem::of(k.y.dtype), Elem::of(k.out.dtype));
+    let (groups, y, out) = (Groups::for_operand(cx, &k.y), Elem::from_dtype(k.y.dtype), Elem::from_dtype(k.out.dtype));
     let mut job = cx.job();
     job.bind(&k.y).bind(&k.grad).bind(&k.out).u(groups.count).u(groups.n).u(groups.inner);
     let wide = groups.is_wide(&job, 3);

@@ -106,7 +106,7 @@ fn optimizers_are_right_in_the_runs_of_cards() {
 #[test]
 fn f16_is_right_in_each_way() {
     let (Some(mut integers), Some(own)) = (card(None), card(None)) else { return };
-    integers.halves = Arc::new(OnceLock::from(Halves::of([1; 3], false)));
+    integers.halves = Arc::new(OnceLock::from(Halves::from_masks([1; 3], false)));
     for gpu in [integers, own] {
         cases_pass(&gpu, &["copy", "unary", "matmul"], DType::F16, |name| {
             !name.contains("many") && !name.contains("f64")

@@ -41,7 +41,7 @@ fn trainer(model: &str, batch: usize, kind: OptimizerKind) -> (Device, Trainer) 
     let device = Device::builder(Arc::new(cpu)).build();
     let settings = RunSettings::new(batch, 0, OptimizerSettings::new(kind, 1e-3));
     let architecture = architecture(model, &ModelOptions::default()).expect("a known model");
-    let trainer = Trainer::of(&*architecture, &device, &settings, Source::Synthetic { seed: 0 }, "");
+    let trainer = Trainer::build(&*architecture, &device, &settings, Source::Synthetic { seed: 0 }, "");
     (device, trainer.expect("settings that fit"))
 }
 

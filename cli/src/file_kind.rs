@@ -54,7 +54,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Returns the kind of an existing file, packed with gzip or not; `None` if its beginning does not tell.
-    pub(crate) fn of(path: &Path) -> Option<Self> {
+    pub(crate) fn guess(path: &Path) -> Option<Self> {
         if path.is_dir() {
             return Some(Kind::Directory);
         }
@@ -201,7 +201,7 @@ fn of_schema(schema: &str) -> Option<Kind> {
 /// # Errors
 /// Such a file, with what to do with it instead.
 pub(crate) fn check(path: &Path, allowed: &[Kind], wanted: &str) -> Result<()> {
-    match Kind::of(path) {
+    match Kind::guess(path) {
         Some(kind) if !allowed.contains(&kind) => Err(kind.refused(path, wanted)),
         _ => Ok(()),
     }
@@ -246,9 +246,9 @@ mod tests {
         for (name, contents, kind) in cases {
             let path = directory.path().join(name);
             std::fs::write(&path, contents).unwrap();
-            assert_eq!(Kind::of(&path), kind, "{name}");
+            assert_eq!(Kind::guess(&path), kind, "{name}");
         }
-        assert_eq!(Kind::of(directory.path()), Some(Kind::Directory));
-        assert_eq!(Kind::of(&directory.path().join("absent")), None);
+        assert_eq!(Kind::guess(directory.path()), Some(Kind::Directory));
+        assert_eq!(Kind::guess(&directory.path().join("absent")), None);
     }
 }

@@ -28,7 +28,7 @@ impl FileLock {
     ///
     /// # Errors
     /// With code 2, a sibling that cannot be made or locked; with code 130, Ctrl-C while waiting.
-    pub(crate) fn of(file: &Path) -> Result<Self> {
+    pub(crate) fn acquire(file: &Path) -> Result<Self> {
         let path = sibling(file);
         loop {
             let cannot = || format!("cannot lock {} with {}", file.display(), path.display());
@@ -98,7 +98,7 @@ mod tests {
         let file = directory.path().join("runs.json");
         // As a killed process leaves it.
         fs::write(sibling(&file), "").unwrap();
-        let held = FileLock::of(&file).unwrap();
+        let held = FileLock::acquire(&file).unwrap();
         assert!(locked(&sibling(&file)).unwrap().is_none());
         drop(held);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), usize::from(!cfg!(unix)));
@@ -114,7 +114,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..50 {
-                        let _lock = FileLock::of(&file).unwrap();
+                        let _lock = FileLock::acquire(&file).unwrap();
                         let count: u32 = fs::read_to_string(&file).unwrap().parse().unwrap();
                         fs::write(&file, (count + 1).to_string()).unwrap();
                     }

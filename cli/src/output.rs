@@ -168,7 +168,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    pub(crate) fn of<F: Findings>(found: &[F]) -> Self {
+    pub(crate) fn from_findings<F: Findings>(found: &[F]) -> Self {
         let together = if found.len() > 1 { F::together(found) } else { None };
         Self { each: found.iter().map(|one| (one.title(), one.sections())).collect(), together }
     }
@@ -220,7 +220,7 @@ pub(crate) fn write_all<F: Findings>(
     single: bool,
 ) -> Result<Shown> {
     let unwritable = |error| Failure::new(Code::Usage, error);
-    let shown = Shown::of(found);
+    let shown = Shown::from_findings(found);
     if let Some(destination) = page {
         shown.page(ui, destination)?;
     }

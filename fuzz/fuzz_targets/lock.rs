@@ -9,6 +9,6 @@ fuzz_target!(|text: &str| {
     let again = Lock::read(&lock.text().expect("a lock has a text")).expect("what is written is read");
     assert!(again == lock);
     for (before, now) in lock.runs.values().zip(lock.runs.values().rev()) {
-        let _ = Comparison::of(before, now, Tolerance::Percent(1.0)).grown();
+        let _ = Comparison::new(before, now, Tolerance::Percent(1.0)).grown();
     }
 });

@@ -140,7 +140,7 @@ impl Watching {
             // The figures stand without it.
             if let Ok(snapshot) = Snapshot::open(path) {
                 let device = Some(fullest.device).filter(|device| *device < snapshot.devices()).unwrap_or(0);
-                result.snapshot = Some(SnapshotResult::of(name, &snapshot, device, &Looked::default()));
+                result.snapshot = Some(SnapshotResult::new(name, &snapshot, device, &Looked::default()));
             }
         }
         Ok(result)

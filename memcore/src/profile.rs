@@ -78,8 +78,8 @@ pub struct IndexSort {
 
 impl IndexSort {
     /// The sort of a release on a compute capability (8.9 runs the kernels of 8.6).
-    pub fn of(release: Release, sm: u32) -> Self {
-        let newer = release >= Release::of(13);
+    pub fn new(release: Release, sm: u32) -> Self {
+        let newer = release >= Release::from_minor(13);
         let sort_tile = match sm {
             90.. => 4608,
             80.. => 3840,
@@ -88,13 +88,13 @@ impl IndexSort {
         };
         let unique_tile = match sm {
             90.. if newer => 4928,
-            91.. if release >= Release::of(11) => 3840,
+            91.. if release >= Release::from_minor(11) => 3840,
             90.. => 4480,
             80 if newer => 1344,
             80 => 1792,
             _ => 320,
         };
-        Self { needed_digits: newer, sort_tile, unique_tile, second_part: release >= Release::of(11) }
+        Self { needed_digits: newer, sort_tile, unique_tile, second_part: release >= Release::from_minor(11) }
     }
 }
 
@@ -236,7 +236,7 @@ impl Profile {
             newer_efficient_attention: false,
             wide_flash_multiple: 64,
             cudnn_attention: CudnnAttention::WithDropout,
-            index_sort: IndexSort::of(Release::of(11), 90),
+            index_sort: IndexSort::new(Release::from_minor(11), 90),
             masks_extremum_first: false,
             group_norm: GroupNorm::CopiesBefore,
             autocasts_rms_norm: true,
@@ -256,7 +256,7 @@ impl Profile {
     /// unmodified wheel showed it (see `docs/releases.md`). cuBLAS takes 32 MiB on 9.0 and 8.125 MiB on older cards,
     /// per thread; cuBLASLt 1 MiB.
     pub fn torch(release: Release, sm: u32) -> Self {
-        let from = |minor| release >= Release::of(minor);
+        let from = |minor| release >= Release::from_minor(minor);
         // Releases before 2.12 know of nothing newer than 9.0.
         let known_sm = if sm > 90 && !from(12) { 80 } else { sm };
         Self {
@@ -269,7 +269,7 @@ impl Profile {
             epilogues_take_both: !from(12),
             limits_epilogue_workspace: from(11),
             keeps_epilogue_workspace: from(9),
-            one_row_has_epilogue: release != Release::of(10),
+            one_row_has_epilogue: release != Release::from_minor(10),
             keeps_workspaces: !from(15),
             newer_efficient_attention: from(14),
             wide_flash_multiple: if from(11) { 64 } else { 32 },
@@ -279,7 +279,7 @@ impl Profile {
                 11 => CudnnAttention::WithDropout,
                 _ => CudnnAttention::Unused,
             },
-            index_sort: IndexSort::of(release, sm),
+            index_sort: IndexSort::new(release, sm),
             masks_extremum_first: from(14),
             group_norm: match release.minor {
                 15.. => GroupNorm::ChannelsInnermost,
@@ -302,12 +302,12 @@ impl Profile {
 
     /// [`torch`](Self::torch) 2.11.
     pub fn torch_2_11(sm: u32) -> Self {
-        Self::torch(Release::of(11), sm)
+        Self::torch(Release::from_minor(11), sm)
     }
 
     /// [`torch`](Self::torch) 2.15.
     pub fn torch_2_15(sm: u32) -> Self {
-        Self::torch(Release::of(15), sm)
+        Self::torch(Release::from_minor(15), sm)
     }
 
     /// Bytes of the workspace that PyTorch gives cuBLAS on a card of compute capability `sm`/10, unless
@@ -339,7 +339,7 @@ impl Profile {
             }
             "TORCH_CUBLASLT_UNIFIED_WORKSPACE" => match value {
                 // 2.7 does not know this variable.
-                "1" => self.shares_workspaces = self.release.is_none_or(|release| release >= Release::of(8)),
+                "1" => self.shares_workspaces = self.release.is_none_or(|release| release >= Release::from_minor(8)),
                 "0" => self.shares_workspaces = false,
                 _ => return Err(wrong("0 or 1")),
             },
@@ -374,7 +374,7 @@ impl Profile {
     pub fn named(name: &str) -> Option<Self> {
         Self::NAMES.contains(&name).then_some(())?;
         match Release::parse(name) {
-            Some((_, minor, Some(sm))) => Some(Self::torch(Release::of(minor), sm)),
+            Some((_, minor, Some(sm))) => Some(Self::torch(Release::from_minor(minor), sm)),
             _ => Some(Self::native()),
         }
     }
@@ -386,7 +386,7 @@ impl Profile {
         let recorded = Release::ALL.iter().any(|release| major == 2 && release.minor == minor);
         let [first, .., last] = Release::ALL;
         let release = match (major, minor) {
-            (2, minor) => Release::of(minor.clamp(first.minor, last.minor)),
+            (2, minor) => Release::from_minor(minor.clamp(first.minor, last.minor)),
             (0 | 1, _) => first,
             _ => last,
         };
@@ -468,7 +468,7 @@ mod tests {
         assert_eq!(bytes("CUBLAS_WORKSPACE_CONFIG", ":16:8").unwrap(), [128 << 10, 128 << 10]);
         assert_eq!(bytes("CUBLASLT_WORKSPACE_SIZE", "32").unwrap(), [32 << 20, 32 << 10]);
         assert_eq!(bytes("TORCH_CUBLASLT_UNIFIED_WORKSPACE", "1").unwrap(), [32 << 20, 0]);
-        let of = |minor| Profile::torch(Release::of(minor), 90);
+        let of = |minor| Profile::torch(Release::from_minor(minor), 90);
         assert_eq!([7, 11, 12, 15].map(|minor| of(minor).epilogue_workspace_bytes()), [1 << 20, 1 << 20, 0, 1 << 20]);
         let kept = of(15).with_environment("TORCH_CUBLAS_WORKSPACE_CACHE", "1").unwrap();
         assert_eq!(kept.epilogue_workspace_bytes(), 0);

@@ -40,7 +40,7 @@ pub struct Arguments {
 impl Arguments {
     /// Makes the arguments of a call with these operands, for a program that computes in `dtype`. `None` if sizes or
     /// strides exceed 32 bits, or are too many.
-    pub(crate) fn of(call: &KernelCall, operands: &[Option<Operand>; OPERANDS], dtype: DType) -> Option<Self> {
+    pub(crate) fn from_call(call: &KernelCall, operands: &[Option<Operand>; OPERANDS], dtype: DType) -> Option<Self> {
         let mut all: Self = bytemuck::Zeroable::zeroed();
         let (mut words, mut scalars, mut integers) = (0, 0, 0);
         all.flat = 1;

@@ -41,7 +41,7 @@ impl Launch {
 pub fn supports(call: &KernelCall) -> bool {
     let mut fits = true;
     each_list(call, &mut |operands| {
-        fits &= Arguments::of(call, operands, call.dtype()).is_some();
+        fits &= Arguments::from_call(call, operands, call.dtype()).is_some();
         Ok(())
     })
     .is_ok()
@@ -56,7 +56,7 @@ pub fn each_launch(call: &KernelCall, run: &mut dyn FnMut(&Launch) -> Result<()>
     each_list(call, &mut |operands| {
         let dtype = computes_in(call, operands);
         let missing = || Error::Unsupported { backend: "portable".into(), kernel: call.name(), dtype: call.dtype() };
-        let mut arguments = Arguments::of(call, operands, dtype).ok_or_else(missing)?;
+        let mut arguments = Arguments::from_call(call, operands, dtype).ok_or_else(missing)?;
         let regions = operands.map(|operand| operand.filter(|o| o.region.len > 0).map(|o| o.region));
         each_step(call, operands, &mut |function, items| {
             if items == 0 {

@@ -46,8 +46,8 @@ pub(crate) fn binary(ctx: &Context<'_>, k: &Binary) -> Result<()> {
 type BlockFn<C> = fn(BinaryOp, &[C], &[C], &mut [C]);
 
 fn run<T: Element>(ctx: &Context<'_>, k: &Binary, block: BlockFn<T::Compute>) -> Result<()> {
-    let lhs = Reader::of::<T>(ctx, &k.lhs, &k.out)?;
-    let rhs = Reader::of::<T>(ctx, &k.rhs, &k.out)?;
+    let lhs = Reader::typed::<T>(ctx, &k.lhs, &k.out)?;
+    let rhs = Reader::typed::<T>(ctx, &k.rhs, &k.out)?;
     if k.op.is_comparison() {
         let out = Writer::<u8>::bits(ctx, &k.out)?;
         for_blocks(ctx, k.out.numel(), |start, len| {
@@ -61,7 +61,7 @@ fn run<T: Element>(ctx: &Context<'_>, k: &Binary, block: BlockFn<T::Compute>) ->
         });
         return Ok(());
     }
-    each_block(ctx, k, [&lhs, &rhs], Writer::of::<T>(ctx, &k.out)?, block);
+    each_block(ctx, k, [&lhs, &rhs], Writer::typed::<T>(ctx, &k.out)?, block);
     Ok(())
 }
 
@@ -197,10 +197,10 @@ pub(crate) fn ternary(ctx: &Context<'_>, k: &Ternary) -> Result<()> {
 }
 
 fn run_ternary<T: Float>(ctx: &Context<'_>, k: &Ternary) -> Result<()> {
-    let a = Reader::of::<T>(ctx, &k.a, &k.out)?;
-    let b = Reader::of::<T>(ctx, &k.b, &k.out)?;
-    let c = Reader::of::<T>(ctx, &k.c, &k.out)?;
-    let out = Writer::of::<T>(ctx, &k.out)?.streamed(&[&k.a, &k.b, &k.c], &k.out);
+    let a = Reader::typed::<T>(ctx, &k.a, &k.out)?;
+    let b = Reader::typed::<T>(ctx, &k.b, &k.out)?;
+    let c = Reader::typed::<T>(ctx, &k.c, &k.out)?;
+    let out = Writer::typed::<T>(ctx, &k.out)?.streamed(&[&k.a, &k.b, &k.c], &k.out);
     for_blocks(ctx, k.out.numel(), |start, len| {
         let (mut x, mut y, mut z, mut o) = (Block::new(), Block::new(), Block::new(), Block::new());
         // SAFETY: blocks lie in `0..numel` and are disjoint; core validated the aliasing.

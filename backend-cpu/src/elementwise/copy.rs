@@ -48,15 +48,15 @@ pub(crate) fn copy(ctx: &Context<'_>, k: &Copy) -> Result<()> {
 /// Returns a writer of f32 into any type. Conversions among floats that are computed in f32 vectorise.
 fn f32_writer(ctx: &Context<'_>, out: &Operand) -> Result<Writer<f32>> {
     match out.dtype {
-        DType::F32 => Writer::of::<f32>(ctx, out),
-        DType::F16 => Writer::of::<f16>(ctx, out),
-        DType::BF16 => Writer::of::<bf16>(ctx, out),
+        DType::F32 => Writer::typed::<f32>(ctx, out),
+        DType::F16 => Writer::typed::<f16>(ctx, out),
+        DType::BF16 => Writer::typed::<bf16>(ctx, out),
         other => Writer::with(ctx, out, store_cast::<f32>(other)),
     }
 }
 
 fn cast_from<T: Element>(ctx: &Context<'_>, k: &Copy, out: Writer<T::Compute>) -> Result<()> {
-    let (src, out) = (Reader::of::<T>(ctx, &k.src, &k.out)?, out.streamed(&[&k.src], &k.out));
+    let (src, out) = (Reader::typed::<T>(ctx, &k.src, &k.out)?, out.streamed(&[&k.src], &k.out));
     for_blocks(ctx, k.out.numel(), |start, len| {
         let mut a = Block::new();
         // SAFETY: blocks lie in `0..numel` and are disjoint; operands do not alias.

@@ -28,9 +28,9 @@ pub(crate) fn unary_grad(ctx: &Context<'_>, k: &UnaryGrad) -> Result<()> {
 }
 
 fn run<T: Float>(ctx: &Context<'_>, k: &UnaryGrad) -> Result<()> {
-    let saved = Reader::of::<T>(ctx, &k.saved, &k.out)?;
-    let grad = Reader::of::<T>(ctx, &k.grad, &k.out)?;
-    each_block(ctx, k, [&saved, &grad], Writer::of::<T>(ctx, &k.out)?, block::<T::Compute>);
+    let saved = Reader::typed::<T>(ctx, &k.saved, &k.out)?;
+    let grad = Reader::typed::<T>(ctx, &k.grad, &k.out)?;
+    each_block(ctx, k, [&saved, &grad], Writer::typed::<T>(ctx, &k.out)?, block::<T::Compute>);
     Ok(())
 }
 

@@ -55,11 +55,11 @@ pub(crate) fn unary(ctx: &Context<'_>, k: &Unary) -> Result<()> {
 type BlockFn<C> = fn(UnaryOp, &[C], &mut [C]);
 
 fn run<T: Element>(ctx: &Context<'_>, k: &Unary, block: BlockFn<T::Compute>) -> Result<()> {
-    let x = Reader::of::<T>(ctx, &k.x, &k.out)?;
+    let x = Reader::typed::<T>(ctx, &k.x, &k.out)?;
     if k.op == UnaryOp::IsZero {
         return is_zero(ctx, k, &x);
     }
-    each_block(ctx, k, &x, Writer::of::<T>(ctx, &k.out)?, block);
+    each_block(ctx, k, &x, Writer::typed::<T>(ctx, &k.out)?, block);
     Ok(())
 }
 

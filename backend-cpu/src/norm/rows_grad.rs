@@ -137,7 +137,7 @@ fn run<T: Float>(ctx: &Context<'_>, k: &Grad<'_>) -> Result<()> {
     let (out_x, out_weight, out_bias) = unsafe {
         (ctx.output_option::<T>(k.out_x)?, ctx.output_option::<T>(k.out_weight)?, ctx.output_option::<T>(k.out_bias)?)
     };
-    let writing = Writing::of(out_x.as_deref().map_or(std::ptr::null(), <[T]>::as_ptr), [rows, n]);
+    let writing = Writing::over(out_x.as_deref().map_or(std::ptr::null(), <[T]>::as_ptr), [rows, n]);
     let s = Slices { n, grad, x, mean, rstd, weight, writing };
     let out_x = out_x.map(SharedMut::new);
     if (out_weight.is_none() && out_bias.is_none()) || n == 0 {
@@ -182,7 +182,7 @@ fn columns<T: Float>(
         // A few rows have sums in the compute type, which are then added in f64.
         let mut rooms = Rooms::new(ctx);
         let room = s.writing.room(s.n);
-        let (few, copies) = rooms.of(2 * width + 4 * room).split_at_mut(2 * width);
+        let (few, copies) = rooms.room(2 * width + 4 * room).split_at_mut(2 * width);
         let [few_weight, few_bias] = cut(few, width);
         let [copy_weight, copy_grad, copy_x, copy_out] = cut(copies, room);
         let own_weight = s.weight_in(copy_weight);
@@ -221,7 +221,7 @@ fn input_rows<T: Float>(ctx: &Context<'_>, s: &Slices<'_, T>, start: usize, end:
     let Some(out_x) = out_x else { return };
     let mut rooms = Rooms::new(ctx);
     let room = s.writing.room(s.n);
-    let [copy_weight, copy_grad, copy_x, copy_out] = cut(rooms.of(4 * room), room);
+    let [copy_weight, copy_grad, copy_x, copy_out] = cut(rooms.room(4 * room), room);
     let weight = s.weight_in(copy_weight);
     for row in start..end {
         let row_in = s.row(row, weight, copy_grad, copy_x);

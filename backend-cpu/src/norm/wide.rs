@@ -21,7 +21,7 @@ impl<'a, R: Plain + Default> Rooms<'a, R> {
     }
 
     /// Returns room for `len` numbers, which are garbage.
-    pub(super) fn of(&mut self, len: usize) -> &mut [R] {
+    pub(super) fn room(&mut self, len: usize) -> &mut [R] {
         if len * size_of::<R>() <= SCRATCH_BYTES {
             return self.scratch.slice_mut(len);
         }
@@ -52,7 +52,7 @@ pub(super) enum Writing {
 
 impl Writing {
     /// How rows of `n` elements, which are computed in the compute type, are written to `out`; `rows` of them.
-    pub(super) fn of<T: Float>(out: *const T, sizes: [usize; 2]) -> Self {
+    pub(super) fn over<T: Float>(out: *const T, sizes: [usize; 2]) -> Self {
         match TypeId::of::<T>() == TypeId::of::<T::Compute>() {
             false => Self::Rounded,
             true => Self::in_type(out, sizes),

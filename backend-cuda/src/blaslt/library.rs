@@ -51,7 +51,7 @@ functions! {
 pub(super) fn library(newest: u32) -> Result<&'static Functions, &'static str> {
     static FOUND: OnceLock<Result<Functions, String>> = OnceLock::new();
     let open = |library| {
-        let library = Functions::of(library)?;
+        let library = Functions::from_library(library)?;
         let version = library.version();
         Ok((library, version))
     };

@@ -25,7 +25,7 @@ pub(super) struct Choice(String);
 
 impl Choice {
     /// The times depend on the card, the library, the own kernels and the task.
-    pub(super) fn of([card, kernels]: [&str; 2], (major, minor): Version, task: &impl Debug) -> Self {
+    pub(super) fn for_task([card, kernels]: [&str; 2], (major, minor): Version, task: &impl Debug) -> Self {
         let parts = [card, &format!("cuDNN {major}.{minor}"), kernels, &format!("{task:?}")];
         Self(format!("cudnn-{}.choice", cache::fingerprint(parts)))
     }

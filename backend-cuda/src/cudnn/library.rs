@@ -88,7 +88,7 @@ functions! {
 pub(super) fn library(newest: u32) -> Result<&'static Functions, &'static str> {
     static FOUND: OnceLock<Result<Functions, String>> = OnceLock::new();
     let open = |library| {
-        let library = Functions::of(library)?;
+        let library = Functions::from_library(library)?;
         // SAFETY: it only answers: 1000·major + 10·minor.
         let cuda = unsafe { (library.cudnnGetCudartVersion)() } as u32;
         Ok((library, (cuda / 1000, cuda % 1000 / 10)))

@@ -49,7 +49,7 @@ fn gradients(ctx: &Context<'_>, dtype: DType, a: &RowNormGradArgs, out: [&Option
         Some((form, blocks)) => {
             let partial = partial_sums(ctx, a.n, blocks, out);
             let args = RowNormGradsArgs { rows: *a, weight_sums: partial[0], bias_sums: partial[1] };
-            ctx.launch(ROW_NORM_GRADS, Tag::of(dtype), form, Grid::of(blocks), &args)?;
+            ctx.launch(ROW_NORM_GRADS, Tag::tag_of(dtype), form, Grid::over_blocks(blocks), &args)?;
             column_sums(ctx, dtype, (a.n, blocks), partial, out)
         }
         None => {
@@ -84,7 +84,7 @@ fn row_norm_grad(ctx: &Context<'_>, dtype: DType, a: &RowNormGradArgs) -> Result
     let size = dtype.size();
     let bases = [(a.out, size), (a.grad, size), (a.x, size), (a.weight, size)];
     let (form, grid) = rows::form(ctx, a.rows, a.n, dtype, &bases);
-    ctx.launch(ROW_NORM_GRAD, Tag::of(dtype), form, grid, a)
+    ctx.launch(ROW_NORM_GRAD, Tag::tag_of(dtype), form, grid, a)
 }
 
 /// Minimum rows per block for the parameters' gradients, and maximum number of chunks.
@@ -109,8 +109,8 @@ fn column_sums(
     out: [&Option<Operand>; 2],
 ) -> Result<()> {
     let args = ColumnSumsArgs { out: [ctx.at_optional(out[0])?, ctx.at_optional(out[1])?], partial, n, chunks };
-    let grid = Grid { blocks: [n.div_ceil(32) as u32, 2, 1], ..Grid::of(1) };
-    ctx.launch(COLUMN_SUMS, Tag::of(dtype), 0, grid, &args)
+    let grid = Grid { blocks: [n.div_ceil(32) as u32, 2, 1], ..Grid::over_blocks(1) };
+    ctx.launch(COLUMN_SUMS, Tag::tag_of(dtype), 0, grid, &args)
 }
 
 /// Sums over rows, in chunks that write their sums to the scratch.
@@ -136,7 +136,7 @@ fn parameter_grads(ctx: &Context<'_>, dtype: DType, a: &RowNormGradArgs, out: [&
     // A thread reads two columns at once, if they are aligned.
     let pairs = a.n.is_multiple_of(2) && [a.grad, a.x].iter().all(|base| base.is_multiple_of(2 * dtype.size()));
     let (form, columns) = if pairs { (WIDE, 2) } else { (ONE, 1) };
-    let grid = Grid { blocks: [a.n.div_ceil(32 * columns) as u32, chunks as u32, 1], ..Grid::of(1) };
-    ctx.launch(PARAMETER_GRAD, Tag::of(dtype), form, grid, &args)?;
+    let grid = Grid { blocks: [a.n.div_ceil(32 * columns) as u32, chunks as u32, 1], ..Grid::over_blocks(1) };
+    ctx.launch(PARAMETER_GRAD, Tag::tag_of(dtype), form, grid, &args)?;
     column_sums(ctx, dtype, (a.n, chunks), partial, out)
 }

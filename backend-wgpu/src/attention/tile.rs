@@ -59,7 +59,7 @@ pub(super) struct Tile {
 impl Tile {
     /// Chooses the height: as many rows as are there and a thread has room for, but enough workgroups for a card. A software driver compiles a tile of two
     /// rows a hundred times as long as one of one row (SwiftShader), so it gets taller ones only in many heads.
-    pub(super) fn of(gpu: &Gpu, pass: &Pass, wide: bool) -> Self {
+    pub(super) fn for_pass(gpu: &Gpu, pass: &Pass, wide: bool) -> Self {
         let quads = pass.width.div_ceil(COLUMNS).max(1);
         let fits = |rows: usize| rows * 4 * (pass.products + quads) <= MOST_SUMS;
         let busy = |rows: usize| pass.heads * pass.rows.div_ceil(SHARE * rows) >= ENOUGH;

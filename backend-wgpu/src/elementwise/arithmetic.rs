@@ -21,7 +21,7 @@ pub(crate) fn supports_binary(k: &Binary) -> bool {
 }
 
 pub(crate) fn binary(cx: &mut Context<'_>, k: &Binary, then: Option<Then>) -> Result<()> {
-    let elem = Elem::of(k.lhs.dtype);
+    let elem = Elem::from_dtype(k.lhs.dtype);
     let (op, body) = match (elem.wgsl(), k.op.is_comparison()) {
         (_, true) => comparison(k.op, elem == Elem::I64),
         ("f32", _) => float(k.op),
@@ -36,7 +36,7 @@ pub(crate) fn binary(cx: &mut Context<'_>, k: &Binary, then: Option<Then>) -> Re
     let scalars = [f(alpha), 0, whole as u32, (whole >> 32) as u32, 0, 0];
     let operands = [typed(&k.out), typed(&k.lhs), typed(&k.rhs)];
     let kernel = Pointwise { name: "binary", op, operands: &operands, scalars, indexed: false };
-    let (from, to) = (elem.wgsl(), Elem::of(k.out.dtype).wgsl());
+    let (from, to) = (elem.wgsl(), Elem::from_dtype(k.out.dtype).wgsl());
     kernel.run_then(cx, then, || format!("{FUNCTIONS}{I64}fn op(x: {from}, y: {from}) -> {to} {{ return {body}; }}"))
 }
 

@@ -54,7 +54,7 @@ fn words(bits: u64) -> [u32; 2] {
 
 /// An operand with the element type for arithmetic on it.
 fn typed(operand: &Operand) -> (&Operand, Elem) {
-    (operand, Elem::of(operand.dtype))
+    (operand, Elem::from_dtype(operand.dtype))
 }
 
 /// An operand whose elements are only moved.

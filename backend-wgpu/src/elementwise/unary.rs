@@ -22,7 +22,7 @@ pub(crate) fn then(op: UnaryOp) -> Then {
 
 pub(crate) fn unary(cx: &mut Context<'_>, k: &Unary, then: Option<Then>) -> Result<()> {
     let (code, scalars, body) = if k.op == UnaryOp::IsZero {
-        let body = match Elem::of(k.x.dtype) {
+        let body = match Elem::from_dtype(k.x.dtype) {
             Elem::I64 => "select(0, 1, (x.x | x.y) == 0u)",
             Elem::F32 | Elem::F16 | Elem::BF16 => "select(0, 1, x == 0.0)",
             _ => "select(0, 1, x == 0)",
@@ -35,7 +35,7 @@ pub(crate) fn unary(cx: &mut Context<'_>, k: &Unary, then: Option<Then>) -> Resu
     };
     let kernel =
         Pointwise { name: "unary", op: code, operands: &[typed(&k.out), typed(&k.x)], scalars, indexed: false };
-    let (from, to) = (Elem::of(k.x.dtype).wgsl(), Elem::of(k.out.dtype).wgsl());
+    let (from, to) = (Elem::from_dtype(k.x.dtype).wgsl(), Elem::from_dtype(k.out.dtype).wgsl());
     kernel.run_then(cx, then, || format!("{FUNCTIONS}{I64}fn op(x: {from}) -> {to} {{ return {body}; }}"))
 }
 

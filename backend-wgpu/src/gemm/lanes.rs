@@ -26,7 +26,7 @@ pub(super) struct Block {
 
 impl Block {
     /// The block for a product of these sizes; `None` if the product is too small to gain from one.
-    pub(super) fn of(gemm: &Gemm) -> Option<Self> {
+    pub(super) fn for_gemm(gemm: &Gemm) -> Option<Self> {
         let sizes = &gemm.sizes;
         if sizes.m * sizes.n < 256 || sizes.k < LANES {
             return None;

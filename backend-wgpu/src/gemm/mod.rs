@@ -101,8 +101,8 @@ impl Gemm {
         if results == 0 {
             return Ok(());
         }
-        let block = if cx.gpu.has_lanes { Block::of(self) } else { None };
-        let usual = block.map_or_else(|| Form::Tile(Tile::of(&self.sizes)), Form::Block);
+        let block = if cx.gpu.has_lanes { Block::for_gemm(self) } else { None };
+        let usual = block.map_or_else(|| Form::Tile(Tile::for_sizes(&self.sizes)), Form::Block);
         // Computed from the usual tile, so that sums do not depend on the chosen one.
         let (parts, length) = parts(k, batch * usual.tiles(&self.sizes).iter().product::<usize>(), results);
         cx.gpu.check_rounds(self.name, usual.rounds(length))?;

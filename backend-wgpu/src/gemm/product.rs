@@ -47,7 +47,7 @@ pub(super) enum Feed {
 }
 
 impl Feed {
-    pub(super) fn of(is_quad: bool, along_k: bool) -> Self {
+    pub(super) fn from_layout(is_quad: bool, along_k: bool) -> Self {
         match (is_quad, along_k) {
             (false, _) => Feed::Single,
             (true, true) => Feed::AlongK,
@@ -71,11 +71,11 @@ pub(super) enum Stage {
 
 impl Gemm {
     pub(super) fn feed_a(&self) -> Feed {
-        Feed::of(self.quads[0], self.a_along_k)
+        Feed::from_layout(self.quads[0], self.a_along_k)
     }
 
     pub(super) fn feed_b(&self) -> Feed {
-        Feed::of(self.quads[1], self.b_along_k)
+        Feed::from_layout(self.quads[1], self.b_along_k)
     }
 
     /// True if the inner size ends inside a quad.

@@ -18,7 +18,7 @@ const SHARED_WORDS: usize = 4096;
 
 impl Tile {
     /// The usual tile for a result of these sizes: narrow results take narrow tiles.
-    pub(super) fn of(sizes: &Sizes) -> Self {
+    pub(super) fn for_sizes(sizes: &Sizes) -> Self {
         let fitting = |size: usize| match size {
             ..=8 => 1,
             9..=32 => 4,
@@ -31,7 +31,7 @@ impl Tile {
     /// list.
     pub(super) fn candidates(sizes: &Sizes) -> Vec<Self> {
         let least = sizes.m.min(sizes.n);
-        let mut all = vec![Self::of(sizes)];
+        let mut all = vec![Self::for_sizes(sizes)];
         if least >= 64 {
             // The same tile with four times the threads, so that more of them wait for memory at the same time.
             all.push(Self { side: 16, rows: 4, columns: 4 });

@@ -37,7 +37,7 @@ pub(super) fn choose(
     if cx.gpu.info.is_software || candidates.len() == 1 || batch * m * n * k < WORTH {
         return Ok(usual);
     }
-    let class = Class::of(gemm.name, variant, &gemm.sizes);
+    let class = Class::named(gemm.name, variant, &gemm.sizes);
     if let Some(tile) = cx.gpu.tuned(&class) {
         return Ok(tile);
     }

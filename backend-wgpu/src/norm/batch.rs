@@ -16,8 +16,8 @@ fn sizes(x: &Operand) -> [usize; 3] {
 
 pub(crate) fn batch_norm(cx: &mut Context<'_>, k: &BatchNorm) -> Result<()> {
     let [images, channels, pixels] = sizes(&k.x);
-    let (lanes, elem) = (Lanes::of(cx, channels, images * pixels), Elem::of(k.x.dtype));
-    let parameter = Elem::of(k.parameter_dtype());
+    let (lanes, elem) = (Lanes::for_rows(cx, channels, images * pixels), Elem::from_dtype(k.x.dtype));
+    let parameter = Elem::from_dtype(k.parameter_dtype());
     let mut job = cx.job();
     job.bind(&k.x).bind_opt(k.weight.as_ref()).bind_opt(k.bias.as_ref());
     job.bind_opt(k.running_mean.as_ref()).bind_opt(k.running_var.as_ref()).bind(&k.out);
@@ -55,8 +55,8 @@ pub(crate) fn batch_norm(cx: &mut Context<'_>, k: &BatchNorm) -> Result<()> {
 
 pub(crate) fn batch_norm_grad(cx: &mut Context<'_>, k: &BatchNormGrad) -> Result<()> {
     let [images, channels, pixels] = sizes(&k.x);
-    let (lanes, elem) = (Lanes::of(cx, channels, images * pixels), Elem::of(k.x.dtype));
-    let parameter = Elem::of(k.parameter_dtype());
+    let (lanes, elem) = (Lanes::for_rows(cx, channels, images * pixels), Elem::from_dtype(k.x.dtype));
+    let parameter = Elem::from_dtype(k.parameter_dtype());
     let mut job = cx.job();
     job.bind(&k.grad).bind(&k.x).bind(&k.mean).bind(&k.invstd).bind_opt(k.weight.as_ref());
     job.bind_opt(k.out_x.as_ref()).bind_opt(k.out_weight.as_ref()).bind_opt(k.out_bias.as_ref());

@@ -33,7 +33,7 @@ pub(crate) fn rms_norm(cx: &mut Context<'_>, k: &RmsNorm) -> Result<()> {
 impl Forward<'_> {
     fn run(&self, cx: &mut Context<'_>) -> Result<()> {
         let (rows, n) = (self.x.dims()[0], self.x.dims()[1]);
-        let (lanes, elem) = (Lanes::of(cx, rows, n), Elem::of(self.x.dtype));
+        let (lanes, elem) = (Lanes::for_rows(cx, rows, n), Elem::from_dtype(self.x.dtype));
         let mut job = cx.job();
         job.bind(self.x).bind_opt(self.weight).bind_opt(self.bias).bind(self.out).bind_opt(self.mean).bind(self.rstd);
         job.u(rows).u(n).f(self.eps);
@@ -115,7 +115,7 @@ impl Backward<'_> {
     fn inputs(&self, cx: &mut Context<'_>) -> Result<()> {
         let Some(out) = self.out_x else { return Ok(()) };
         let (rows, n) = (self.x.dims()[0], self.x.dims()[1]);
-        let (lanes, elem) = (Lanes::of(cx, rows, n), Elem::of(self.x.dtype));
+        let (lanes, elem) = (Lanes::for_rows(cx, rows, n), Elem::from_dtype(self.x.dtype));
         let mut job = cx.job();
         job.bind(self.grad).bind(self.x).bind_opt(self.mean).bind(self.rstd).bind_opt(self.weight).bind(out);
         job.u(rows).u(n);
@@ -145,7 +145,7 @@ impl Backward<'_> {
             return Ok(());
         }
         let (rows, n) = (self.x.dims()[0], self.x.dims()[1]);
-        let elem = Elem::of(self.x.dtype);
+        let elem = Elem::from_dtype(self.x.dtype);
         let mut job = cx.job();
         job.bind(self.grad).bind(self.x).bind_opt(self.mean).bind(self.rstd);
         job.bind_opt(self.out_weight).bind_opt(self.out_bias).u(rows).u(n);

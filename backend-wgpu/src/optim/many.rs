@@ -45,10 +45,10 @@ fn is_wide(tensor: &Operands<'_>, numel: usize) -> bool {
 }
 
 impl Group {
-    fn of(tensor: &Operands<'_>, param: &Operand) -> Self {
+    fn from_operands(tensor: &Operands<'_>, param: &Operand) -> Self {
         let wide = is_wide(tensor, param.numel());
         let ranges = tensor.map(|operand| operand.map(|x| x.region));
-        Self { elem: Elem::of(param.dtype), wide, ranges, members: Vec::new() }
+        Self { elem: Elem::from_dtype(param.dtype), wide, ranges, members: Vec::new() }
     }
 
     /// Widens the ranges by another group's; false, and nothing is changed, if it needs another kernel or a range would
@@ -107,7 +107,7 @@ impl Many<'_> {
         let mut groups: Vec<Group> = Vec::new();
         for (i, tensor) in tensors.iter().enumerate() {
             let Some(param) = tensor[0].filter(|param| param.numel() > 0) else { continue };
-            let one = Group::of(tensor, param);
+            let one = Group::from_operands(tensor, param);
             let at = groups.iter_mut().position(|group| group.takes(&one, cx.align, limit));
             let at = at.unwrap_or_else(|| {
                 groups.push(one);

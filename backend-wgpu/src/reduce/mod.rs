@@ -48,7 +48,7 @@ pub(crate) fn reduce(cx: &mut Context<'_>, k: &Reduce) -> Result<()> {
 }
 
 fn launch(cx: &mut Context<'_>, k: &Reduce, axes: &Axes, stage: Stage, plan: &Plan) -> Result<()> {
-    let (elem, unrounded) = (Elem::of(k.x.dtype), k.out.dtype != k.x.dtype);
+    let (elem, unrounded) = (Elem::from_dtype(k.x.dtype), k.out.dtype != k.x.dtype);
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.out).bind_opt(k.indices.as_ref()).bind_scratch();
     let total = if stage == Stage::Join { plan.length } else { axes.total() };
@@ -66,7 +66,7 @@ fn launch(cx: &mut Context<'_>, k: &Reduce, axes: &Axes, stage: Stage, plan: &Pl
 fn source(k: &Reduce, axes: &Axes, stage: Stage, together: bool, elem: Elem) -> String {
     let slots = [
         Slot::read("x", elem),
-        Slot::write("out", Elem::of(k.out.dtype)),
+        Slot::write("out", Elem::from_dtype(k.out.dtype)),
         Slot::write("indices", Elem::I64),
         Slot::write("scratch", Elem::B4),
     ];

@@ -35,7 +35,8 @@ fn ten_thousand_steps_leak_nothing() {
     // A trainer keeps a row of figures for each step, which is not a leak. So there is a new trainer for each run, on
     // one device.
     let run = || {
-        let mut trainer = Trainer::of(&*architecture, &device, &settings, Source::Synthetic { seed: 5 }, "").unwrap();
+        let mut trainer =
+            Trainer::build(&*architecture, &device, &settings, Source::Synthetic { seed: 5 }, "").unwrap();
         for step in 0..STEPS {
             trainer.step(step).unwrap();
         }

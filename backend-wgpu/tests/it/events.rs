@@ -67,7 +67,7 @@ fn steps_leave_nothing_behind_and_submit_little() {
     let architecture = architecture("mlp", &options).unwrap();
     let settings = runs::settings("mlp", &options, None, 200).unwrap();
     let device = Device::builder(backend.clone() as Arc<dyn Backend>).build();
-    let mut trainer = Trainer::of(&*architecture, &device, &settings, Source::Synthetic { seed: 5 }, "").unwrap();
+    let mut trainer = Trainer::build(&*architecture, &device, &settings, Source::Synthetic { seed: 5 }, "").unwrap();
     for step in 0..20 {
         trainer.step(step).unwrap();
     }

@@ -18,7 +18,7 @@ fn kernels(name: &str, options: &ModelOptions, kind: OptimizerKind) -> Option<u6
     let settings = runs::settings(name, options, Some(optimizer), 3).unwrap();
     let architecture = architecture(name, options).unwrap();
     let device = Device::builder(backend.clone() as Arc<dyn Backend>).build();
-    let mut trainer = Trainer::of(&*architecture, &device, &settings, Source::Synthetic { seed: 5 }, "").unwrap();
+    let mut trainer = Trainer::build(&*architecture, &device, &settings, Source::Synthetic { seed: 5 }, "").unwrap();
     let mut before = 0;
     for step in 0..3 {
         before = backend.statistics().dispatches;

@@ -163,7 +163,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Invocation, Refusal> {
     if let (Command::Rehearse(args), Some((_, matches))) = (&mut cli.command, matches.subcommand()) {
         args.names_card = words::given(matches, "gpu");
     }
-    let set = set::of(&cli.command)?;
+    let set = set::read_set(&cli.command)?;
     let run = run(&cli.command, &files.fields, &set.fields);
     let run = run.map_err(|error| at_its_source(Failure::from(error), &files.sources))?;
     let run = RunSpec { left_out: files.left_out, ..run };

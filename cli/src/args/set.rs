@@ -20,7 +20,7 @@ pub(super) struct Set {
 ///
 /// # Errors
 /// Text without `=`, and names that no run has.
-pub(super) fn of(command: &Command) -> Result<Set> {
+pub(super) fn read_set(command: &Command) -> Result<Set> {
     let asked = match command {
         Command::Train(args) => &args.training.set,
         Command::Predict(args) => &args.paper.training.set,

@@ -135,7 +135,7 @@ fn file(path: &Path) -> Result<What, Failure> {
     if ends("toml") {
         return Ok(if describes_layers(path) { What::Network(path.into()) } else { settings(path) });
     }
-    match Kind::of(path) {
+    match Kind::guess(path) {
         Some(Kind::Arguments) => recipe(path),
         Some(Kind::Config | Kind::Exported | Kind::Diffusers) | None => Ok(What::Network(path.into())),
         Some(_) => {

@@ -123,7 +123,7 @@ impl Kept {
     fn write(&self, entry: &Entry, graph: Option<&Path>) -> Result<()> {
         let path = self.path("json");
         fs::create_dir_all(&self.folder).map_err(|error| cannot(&self.folder, &error))?;
-        let _lock = FileLock::of(&path)?;
+        let _lock = FileLock::acquire(&path)?;
         if entry.compared.is_empty() && entry.failed.is_none() && self.entry().is_some() {
             return Ok(());
         }

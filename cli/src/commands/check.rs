@@ -57,14 +57,14 @@ pub(super) fn run(args: &CheckArgs, typed: &RunSpec, ui: &Ui) -> Result<Code> {
             return Err(lab::Error::Interrupted.into());
         };
         let comparison =
-            lock.runs.get(&name).map(|baseline| Comparison::of(baseline, &found.now, args.tolerance.value));
+            lock.runs.get(&name).map(|baseline| Comparison::new(baseline, &found.now, args.tolerance.value));
         checked.push(CheckedRun { comparison, ..found });
     }
     if args.update {
         update(&args.baseline, &checked, ui)?;
     }
     let file = args.baseline.display().to_string();
-    let found = CheckResult::of(file, args.tolerance.text.clone(), args.strict, args.update, checked);
+    let found = CheckResult::new(file, args.tolerance.text.clone(), args.strict, args.update, checked);
     output::deliver_findings(ui, &args.output, None, &found)?;
     let failures: Vec<String> = found.runs.iter().filter_map(|run| run.failure.clone()).collect();
     if args.update || failures.is_empty() {
@@ -75,7 +75,7 @@ pub(super) fn run(args: &CheckArgs, typed: &RunSpec, ui: &Ui) -> Result<Code> {
 
 /// Writes these runs into the file. The file is read again under a lock, so what other processes wrote since the runs began stays.
 fn update(path: &Path, checked: &[CheckedRun], ui: &Ui) -> Result<()> {
-    let _alone = FileLock::of(path)?;
+    let _alone = FileLock::acquire(path)?;
     let mut lock = read(path)?.unwrap_or_else(|| Lock::new(env!("CARGO_PKG_VERSION")));
     lock.version = env!("CARGO_PKG_VERSION").into();
     lock.runs.extend(checked.iter().map(|run| (run.name.clone(), run.now.clone())));

@@ -90,7 +90,7 @@ const SEVERAL: &str = "--data-parallel means several";
 fn run(spec: &RunSpec, args: &OutputArgs, ui: &Ui) -> Result<(TrainResult, Option<Failure>)> {
     let mut session = plan::session(&spec.alone(), ui)?;
     session.run.rows = if args.destinations().next().is_some() { RowsKept::Every } else { RowsKept::Ends };
-    let mut divided = Divided::of(spec, session)?;
+    let mut divided = Divided::from_spec(spec, session)?;
     output::check(args.destinations())?;
     let in_force = RunSpec { parallel: spec.parallel.clone(), ..divided.session.in_force.clone() };
     ui.note(format!("settings:\n{}", config_text(&in_force.said()).trim_end()));
@@ -112,14 +112,14 @@ fn run(spec: &RunSpec, args: &OutputArgs, ui: &Ui) -> Result<(TrainResult, Optio
     let parameters = ranks.first().map(|rank| rank.parameters);
     let settings = &divided.settings;
     let number = settings.ranks as u64;
-    let mut formula = Accounting::of(settings).model_states(parameters.unwrap_or(0), number, settings.stage);
+    let mut formula = Accounting::from_settings(settings).model_states(parameters.unwrap_or(0), number, settings.stage);
     // What is not trained has no gradients and no states.
     let frozen_bytes = ranks.first().map_or(0, |rank| rank.frozen_bytes);
     formula.parameter_bytes += frozen_bytes.div_ceil(if settings.stage.divides_parameters() { number } else { 1 });
     let session = &divided.session;
     let said: Vec<String> = session.warnings().into_iter().chain(divided.notes.iter().cloned()).collect();
     let found = TrainResult {
-        data_parallel: result.as_ref().map(|_| DataParallelFigures::of(settings, formula)),
+        data_parallel: result.as_ref().map(|_| DataParallelFigures::from_settings(settings, formula)),
         ranks: ranks.iter().map(Into::into).collect(),
         parameters,
         interrupted: result.as_ref().is_some_and(|result| result.interrupted),

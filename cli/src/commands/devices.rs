@@ -30,7 +30,7 @@ fn look(entry: &Entry) -> Vec<SeenDevice> {
     };
     let device = |index| {
         let seen = match (entry.open)(index) {
-            Ok(backend) => SeenDevice::opened(DeviceInfo::of(&*backend, index)),
+            Ok(backend) => SeenDevice::opened(DeviceInfo::from_backend(&*backend, index)),
             Err(error) => absent(Some(index), error.to_string()),
         };
         let about = (entry.about)(index);

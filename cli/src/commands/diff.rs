@@ -50,10 +50,10 @@ fn compared(one: &Run, other: &Run, shown: &ComparedArgs, ui: &Ui) -> Result<Cod
     let both = [&one.snapshot, &other.snapshot];
     let have_requests = both.iter().all(|snapshot| snapshot.records_requests(device));
     let requests = have_requests.then(|| differences(both, device));
-    let found = SnapshotDiff::of(
+    let found = SnapshotDiff::new(
         [one.name.clone(), other.name.clone()],
         device,
-        both.map(|snapshot| OtherDevice::of(snapshot, device)),
+        both.map(|snapshot| OtherDevice::all_but(snapshot, device)),
         &compare(both[0], both[1], device),
         requests.as_ref(),
         shown.top,

@@ -72,7 +72,7 @@ fn made(configuration: &str, arguments: &str) -> Result<Value> {
     let paper = on_paper().with_workspaces_of(&workspaces);
     let asked = Asked { in_full: false, changes: false };
     let report = answer(&paper, &spec, &plan, asked, None, || outcome::execute(&plan, &ui, None))?;
-    let found = EstimateResult::of(report.result).ok_or_else(|| Failure::usage("this run has no prediction"))?;
+    let found = EstimateResult::from_run(report.result).ok_or_else(|| Failure::usage("this run has no prediction"))?;
     found.to_json().map_err(|error| Failure::usage(error.to_string()))
 }
 

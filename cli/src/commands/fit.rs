@@ -59,7 +59,7 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         largest_with_least_context: found.perhaps.or(found.fit.largest),
         tries,
         notes: spec.notes().into_iter().map(String::from).collect(),
-        ..with_cudnn(FitResult::of(of.name(), budget_bytes, &found.fit, &found.law), found.with_cudnn)
+        ..with_cudnn(FitResult::new(of.name(), budget_bytes, &found.fit, &found.law), found.with_cudnn)
     };
     deliver(&found, args, ui)
 }

@@ -174,7 +174,7 @@ pub(super) fn described(session: &Session, device: DeviceInfo) -> TrainResult {
         description: Some(session.description()),
         premises: session.premises.clone(),
         device: Some(device),
-        ..TrainResult::of(session.in_force.fields())
+        ..TrainResult::from_settings(session.in_force.fields())
     }
 }
 
@@ -228,7 +228,7 @@ fn memory_summary(device: &Device, index: usize) -> String {
 /// Returns why a run ended for lack of memory, and how much is missing.
 pub(super) fn out_of_memory(failure: &Failure) -> OutOfMemoryResult {
     match failure.out_of_memory() {
-        Some(report) => OutOfMemoryResult::of(report, oom::text(report, View::of_document())),
+        Some(report) => OutOfMemoryResult::from_report(report, oom::text(report, View::of_document())),
         None => OutOfMemoryResult {
             message: failure.error.to_string(),
             missing_bytes: failure.missing_bytes(),

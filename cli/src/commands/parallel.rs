@@ -38,8 +38,8 @@ pub(super) fn train(args: &TrainArgs, spec: &RunSpec, names: &DeviceList, ui: &U
     weights::check(&args.weights)?;
     let (spec, note) = weights::under_its_profile(spec.clone())?;
     keeps_no_output(&spec.model, "--devices")?;
-    let weights = weights::of(&spec, &args.weights);
-    let mut split = Split::of(spec, names, weights, &args.output, ui)?;
+    let weights = weights::from_spec(&spec, &args.weights);
+    let mut split = Split::from_spec(spec, names, weights, &args.output, ui)?;
     split.sessions.iter_mut().for_each(|session| session.notes.extend(note.clone()));
     split.run(&args.output, ui)
 }
@@ -51,7 +51,7 @@ pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, names: &DeviceList, ui
     }
     one_device_only(&args.record, &args.page, "--devices names several")?;
     keeps_no_output(&spec.model, "--devices")?;
-    let split = Split::of(spec.clone(), names, WeightsArgs::default(), &args.output, ui)?;
+    let split = Split::from_spec(spec.clone(), names, WeightsArgs::default(), &args.output, ui)?;
     match split.run(&args.output, ui) {
         // A No is an answer, not an error.
         Err(failure) if failure.code == Code::Check && failure.is_out_of_memory() => {
@@ -104,7 +104,13 @@ pub(super) fn keeps_no_output(model: &ModelSpec, flag: &str) -> Result<()> {
 }
 
 impl<'a> Split<'a> {
-    fn of(spec: RunSpec, names: &'a DeviceList, weights: WeightsArgs, output: &OutputArgs, ui: &Ui) -> Result<Self> {
+    fn from_spec(
+        spec: RunSpec,
+        names: &'a DeviceList,
+        weights: WeightsArgs,
+        output: &OutputArgs,
+        ui: &Ui,
+    ) -> Result<Self> {
         spec.check()?;
         if spec.training.schedule.is_some() {
             let problem =
@@ -188,14 +194,16 @@ impl<'a> Split<'a> {
         TrainResult {
             description: Some(self.sessions[0].description()),
             premises: self.sessions[0].premises.clone(),
-            devices: devices.map(|((name, info), stage)| StageResult::of(name.to_string(), info, stage)).collect(),
+            devices: devices
+                .map(|((name, info), stage)| StageResult::from_figures(name.to_string(), info, stage))
+                .collect(),
             parameters: Some(result.parameters),
             accuracy: result.accuracy.map(Into::into),
             interrupted: result.interrupted,
             reason: Some(reason),
             losses: TrainResult::losses(&result.losses).filter(|_| computes),
             ms_per_step: computes.then(|| result.ms_per_step.clone()),
-            ..TrainResult::of(in_force.fields())
+            ..TrainResult::from_settings(in_force.fields())
         }
     }
 
@@ -213,7 +221,7 @@ impl<'a> Split<'a> {
             premises: self.sessions[0].premises.clone(),
             reason: Some("memory ran out before the end".into()),
             out_of_memory: Some(OutOfMemoryResult { message, ..account }),
-            ..TrainResult::of(self.sessions[0].in_force.fields())
+            ..TrainResult::from_settings(self.sessions[0].in_force.fields())
         }
     }
 

@@ -56,22 +56,22 @@ impl Plan {
     pub(super) fn train(args: &TrainArgs, spec: RunSpec, ui: &Ui) -> Result<Self> {
         weights::check(&args.weights)?;
         let (spec, note) = weights::under_its_profile(spec)?;
-        let mut plan = Self::of(&spec, &args.record, ui)?;
+        let mut plan = Self::from_spec(&spec, &args.record, ui)?;
         plan.session.notes.extend(note);
-        Ok(Self { weights: weights::of(&spec, &args.weights), ..plan })
+        Ok(Self { weights: weights::from_spec(&spec, &args.weights), ..plan })
     }
 
     /// Plans `predict`; `spec` is its run, or a point of its scan.
     pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Self> {
-        Self::of(spec, &args.record, ui)
+        Self::from_spec(spec, &args.record, ui)
     }
 
     /// Plans a dry run without further outputs.
     pub(super) fn on_paper(spec: &RunSpec, ui: &Ui) -> Result<Self> {
-        Ok(Self::of(spec, &RecordArgs::default(), ui)?.rows_for(&OutputArgs::default()))
+        Ok(Self::from_spec(spec, &RecordArgs::default(), ui)?.rows_for(&OutputArgs::default()))
     }
 
-    fn of(spec: &RunSpec, record: &RecordArgs, ui: &Ui) -> Result<Self> {
+    fn from_spec(spec: &RunSpec, record: &RecordArgs, ui: &Ui) -> Result<Self> {
         let RecordArgs { events, snapshot, summary, stats, exports } = record.clone();
         let kept = events.is_some() || snapshot.is_some() || exports.any();
         let session = session(spec, ui)?;

@@ -190,7 +190,7 @@ pub(super) fn prediction(
         card: cards::of_gpu(spec.device.gpu),
         budget_bytes: needs.room.map(|room| room.budget_bytes),
         fits: needs.fits_surely(),
-        on_card: OnCard::of(Held::from(needs), spec.device.gpu.and_then(Gpu::card), uses),
+        on_card: OnCard::new(Held::from(needs), spec.device.gpu.and_then(Gpu::card), uses),
         with_cudnn: needs.with_cudnn,
         needs: NeedsResult::from(needs),
         needs_peak,

@@ -78,7 +78,7 @@ impl Recording {
 
     /// Returns the device of a snapshot that was chosen, with the others.
     pub(super) fn device(&self) -> Option<ChosenDevice> {
-        self.source.as_ref().map(|(snapshot, device, _)| ChosenDevice::of(snapshot, *device))
+        self.source.as_ref().map(|(snapshot, device, _)| ChosenDevice::from_snapshot(snapshot, *device))
     }
 
     /// Checks whether a snapshot's own settings reproduce its segments.

@@ -24,7 +24,7 @@ pub(super) fn run(invocation: &Invocation, args: &RehearseArgs, ui: &Ui) -> Resu
     for point in &points {
         at_point(&request, point)?;
     }
-    let shard = shard::of(&args.scan, asked(args), points.iter().map(|point| shard::named(point)).collect());
+    let shard = shard::from_scan(&args.scan, asked(args), points.iter().map(|point| shard::named(point)).collect());
     let is_number = |value: &String| value.parse::<u64>().is_ok();
     let points = Points {
         names: invocation.axes.iter().map(|axis| axis.name.clone()).collect(),

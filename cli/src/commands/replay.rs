@@ -46,7 +46,7 @@ pub(super) fn run(args: &ReplayArgs, ui: &Ui) -> Result<Code> {
         }
         policies.push((name, measure(&trace, &Policy::by_name(name, &config)?, &machine)?));
     }
-    let found = ReplayResult::of(&trace, &trace.lower_bound(), settings, &policies, self_check.as_ref());
+    let found = ReplayResult::new(&trace, &trace.lower_bound(), settings, &policies, self_check.as_ref());
     let found = ReplayResult { device, ..found };
     deliver(&found, args, ui)
 }

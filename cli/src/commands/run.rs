@@ -55,7 +55,7 @@ pub(super) fn run(args: &RunArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     let chosen = checked(args, &asked)?;
     output::check(args.output.destinations().chain(&args.page.html))?;
     let whole = chosen.iter().map(|experiment| experiment.name().to_string()).collect();
-    let shard = shard::of(&args.scan, asked_of(args, spec), whole);
+    let shard = shard::from_scan(&args.scan, asked_of(args, spec), whole);
     let chosen = shard::mine(args.scan.shard, chosen);
     if chosen.is_empty() {
         ui.tell("this part has no experiment");
@@ -101,7 +101,7 @@ impl Measured {
     pub(super) fn results(&self) -> Vec<ExperimentResult> {
         let result = |(e, outcome): &Found| ExperimentResult {
             shard: self.shard.clone(),
-            ..ExperimentResult::of(*e, outcome, &self.settings, &self.device)
+            ..ExperimentResult::new(*e, outcome, &self.settings, &self.device)
         };
         self.found.iter().map(result).collect()
     }

@@ -31,7 +31,7 @@ pub(super) fn run(invocation: &Invocation, args: &RunArgs, ui: &Ui) -> Result<Co
         plans.push((asked, chosen));
     }
     let asked = run::asked_of(args, &invocation.run);
-    let shard = shard::of(&args.scan, asked, points.iter().map(|point| shard::named(point)).collect());
+    let shard = shard::from_scan(&args.scan, asked, points.iter().map(|point| shard::named(point)).collect());
     let (points, plans) = (shard::mine(args.scan.shard, points), shard::mine(args.scan.shard, plans));
     let mut done: Vec<Measured> = Vec::new();
     for ((asked, chosen), point) in plans.iter().zip(&points) {
@@ -45,7 +45,7 @@ pub(super) fn run(invocation: &Invocation, args: &RunArgs, ui: &Ui) -> Result<Co
     if let Some(destination) = &args.page.html {
         // A page shows every experiment in full.
         let all: Vec<_> = done.iter().flat_map(Measured::results).collect();
-        output::Shown::of(&all).page(ui, destination)?;
+        output::Shown::from_findings(&all).page(ui, destination)?;
     }
     output::deliver_findings(ui, &args.output, None, &found)?;
     run::ended(done.into_iter().flat_map(|measured| measured.failures).collect())

@@ -59,8 +59,8 @@ pub(super) fn run(
     note.iter().for_each(|note| ui.tell(note));
     let asked = invocation.run.said();
     let args_of_scan = scan_args(&invocation.cli);
-    let shard =
-        args_of_scan.and_then(|scan| shard::of(scan, asked, points.iter().map(|point| shard::named(point)).collect()));
+    let shard = args_of_scan
+        .and_then(|scan| shard::from_scan(scan, asked, points.iter().map(|point| shard::named(point)).collect()));
     let part = args_of_scan.and_then(|scan| scan.shard);
     let (points, specs) = (shard::mine(part, points), shard::mine(part, specs));
     // All plans are made before the first run: a bad value is found before anything is done.
@@ -111,7 +111,7 @@ fn one(plan: &Plan, ui: &Ui) -> Result<Done> {
             let run = TrainResult {
                 out_of_memory: Some(out_of_memory(&failure)),
                 reason: Some("nothing was run".into()),
-                ..TrainResult::of(plan.session.in_force.fields())
+                ..TrainResult::from_settings(plan.session.in_force.fields())
             };
             Ok(Done { run, failed: Some(failure.code) })
         }
@@ -261,7 +261,7 @@ fn of_point(spec: &RunSpec, paper: &Paper<'_>, run: &TrainResult) -> Option<Poin
     } else if let Some(peak) = &run.peak {
         figures.with_at_least(peak.bytes, peak.reserved_bytes);
     }
-    prediction(spec, paper, &figures, None).ok().map(|found| PointOnCard::of(&found))
+    prediction(spec, paper, &figures, None).ok().map(|found| PointOnCard::from_prediction(&found))
 }
 
 /// Predicts the peaks of allocated and reserved bytes by a dry run with enough memory.

@@ -7,7 +7,7 @@ use crate::args::{Cli, Command, Part, ScanArgs};
 use crate::exit::{Failure, Result};
 
 /// Returns the description of a part for its result; `None` if nothing was divided.
-pub(super) fn of(scan: &ScanArgs, asked: Map<String, Value>, whole: Vec<String>) -> Option<Shard> {
+pub(super) fn from_scan(scan: &ScanArgs, asked: Map<String, Value>, whole: Vec<String>) -> Option<Shard> {
     let part = scan.shard?;
     let version = ("version".to_string(), env!("CARGO_PKG_VERSION").into());
     Some(Shard { index: part.index, count: part.count, asked: asked.into_iter().chain([version]).collect(), whole })

@@ -40,7 +40,7 @@ fn show(args: &ShowArgs, ui: &Ui) -> Result<Code> {
         return Err(Failure::usage(format!("--match {wanted}: no stack of {name} has it")));
     }
     let looked = Looked { top: args.top, range, matching: args.matching.clone() };
-    let found = SnapshotResult::of(name.clone(), &snapshot, device, &looked);
+    let found = SnapshotResult::new(name.clone(), &snapshot, device, &looked);
     if let Some(page) = &args.page.html {
         draw(page, (&snapshot, &name), &found, args.device.is_none(), ui)?;
     }
@@ -56,10 +56,10 @@ fn draw(
     all: bool,
     ui: &Ui,
 ) -> Result<()> {
-    let others = if all { OtherDevice::of(snapshot, found.device) } else { Vec::new() };
+    let others = if all { OtherDevice::all_but(snapshot, found.device) } else { Vec::new() };
     let others = others
         .iter()
-        .map(|other| SnapshotResult::of(name.into(), snapshot, other.device, &Looked::default()))
+        .map(|other| SnapshotResult::new(name.into(), snapshot, other.device, &Looked::default()))
         .collect::<Vec<_>>();
     let of = |found: &SnapshotResult| {
         let device = if others.is_empty() { String::new() } else { format!("Device {}: ", found.device) };

@@ -34,7 +34,7 @@ pub(super) fn run(args: &TuneArgs, ui: &Ui) -> Result<Code> {
     };
     let releases = recording.releases();
     let tuned = tune(&recording.trace, &recording.config, &machine, releases, &mut interrupt::asked)?;
-    let found = TuneResult { device: recording.device(), ..TuneResult::of(&file, tuned, releases, check) };
+    let found = TuneResult { device: recording.device(), ..TuneResult::new(&file, tuned, releases, check) };
     output::deliver_findings(ui, &args.output, None, &found)?;
     Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })
 }

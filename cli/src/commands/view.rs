@@ -33,7 +33,7 @@ pub(super) fn run(args: &ViewArgs, ui: &Ui) -> Result<Code> {
     }
     // A key leaves the program, and a signal needs no message.
     interrupt::silence();
-    let mut screen = Screen::new(History::of(recording), Theme::new(ui.view.style.is_on()));
+    let mut screen = Screen::new(History::from_recording(recording), Theme::new(ui.view.style.is_on()));
     viewer::run(&mut screen)
         .map_err(|error| Failure::new(Code::Device, anyhow::Error::new(error).context("the terminal")))?;
     Ok(Code::Done)

@@ -6,7 +6,7 @@ use crate::ui::Ui;
 
 /// Returns warnings about figures, or results, that may differ from the request: first unknown keys of the network's file, then the run's deviations.
 pub(super) fn all(of_file: &[String], deviations: Deviations) -> Vec<String> {
-    of_file.iter().cloned().chain(of(deviations)).collect()
+    of_file.iter().cloned().chain(sentences(deviations)).collect()
 }
 
 /// Returns the deviations of a run on several devices.
@@ -21,10 +21,10 @@ pub(super) fn tell_first(warnings: &[String], on_paper: bool, ui: &Ui) {
 
 /// Prints the deviations of a run, after its answer.
 pub(super) fn tell(deviations: Deviations, ui: &Ui) {
-    of(deviations).for_each(|warning| ui.tell_after(warning));
+    sentences(deviations).for_each(|warning| ui.tell_after(warning));
 }
 
-fn of(deviations: Deviations) -> impl Iterator<Item = String> {
+fn sentences(deviations: Deviations) -> impl Iterator<Item = String> {
     deviations.iter().map(|deviation| format!("warning: {}", of_one(deviation)))
 }
 

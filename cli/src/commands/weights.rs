@@ -22,7 +22,7 @@ pub(super) fn check(args: &WeightsArgs) -> Result<()> {
 }
 
 /// Combines the beginning of a run, which a file or a scan may also set, with the destination of its state.
-pub(super) fn of(spec: &RunSpec, args: &WeightsArgs) -> WeightsArgs {
+pub(super) fn from_spec(spec: &RunSpec, args: &WeightsArgs) -> WeightsArgs {
     let BeginSpec { load, resume } = spec.begin.clone();
     WeightsArgs { load, resume, save: args.save.clone() }
 }

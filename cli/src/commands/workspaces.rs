@@ -68,7 +68,7 @@ impl<'a> Workspaces<'a> {
         let path = self.file(sm);
         let lock = path.as_ref().and_then(|path| {
             path.parent().map(fs::create_dir_all);
-            FileLock::of(path).ok()
+            FileLock::acquire(path).ok()
         });
         // Another command may have added to it.
         let mut table = self.read(sm).unwrap_or_default();

@@ -16,7 +16,7 @@ fn golden(name: &str) -> PathBuf {
 fn opened(name: &str) -> Screen {
     let Source::Recording(mut recording) = read::open(&golden(name)).unwrap() else { panic!("a result") };
     recording.name = name.to_string();
-    Screen::new(History::of(*recording), Theme::new(false))
+    Screen::new(History::from_recording(*recording), Theme::new(false))
 }
 
 /// What a terminal of this size shows, line by line.
@@ -140,7 +140,7 @@ fn names_with_control_characters_are_shown_as_escapes() {
     recording.push(Event::Alloc { address: 0, requested_bytes, bytes, category, op: name, scope: name });
     recording.push(Event::Oom { requested_bytes, op: name });
     recording.limit = Some((hostile.into(), 4 << 20));
-    let mut screen = Screen::new(History::of(recording), Theme::new(true));
+    let mut screen = Screen::new(History::from_recording(recording), Theme::new(true));
     typed(&mut screen, "/");
     typed(&mut screen, "owned\n");
     for size in [(40, 12), (80, 24), (200, 60)] {

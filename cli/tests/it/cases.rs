@@ -128,18 +128,21 @@ fn drawn(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
 
 /// Draws a flag of any command with a hostile value.
 fn flag(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
-    let Subcommand { words, flags } = random.of(&seeds.commands);
+    let Subcommand { words, flags } = random.pick(&seeds.commands);
     let mut words = seeds.base(words, own);
     let mut long = false;
-    if let Some(Flag { name, values }) = (!flags.is_empty()).then(|| random.of(flags)) {
-        let value = random.of(&HOSTILE).to_string();
+    if let Some(Flag { name, values }) = (!flags.is_empty()).then(|| random.pick(flags)) {
+        let value = random.pick(&HOSTILE).to_string();
         long = ["--steps", "--accumulate"].contains(&name.as_str());
         match values {
             0 => words.push(name.clone()),
             1 => words.push(format!("{name}={value}")),
-            _ => {
-                words.extend([name.clone(), random.of(&["batch", "layers", "lr", "x"]).to_string(), value, "2".into()])
-            }
+            _ => words.extend([
+                name.clone(),
+                random.pick(&["batch", "layers", "lr", "x"]).to_string(),
+                value,
+                "2".into(),
+            ]),
         }
     }
     Case { words, file: false, long, output: None }
@@ -147,9 +150,9 @@ fn flag(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
 
 /// Draws a damaged file of any format.
 fn file(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
-    let kind = random.of(&seeds.kinds);
+    let kind = random.pick(&seeds.kinds);
     let contents = damaged(&kind.whole, random);
-    let reader = random.of(&kind.readers);
+    let reader = random.pick(&kind.readers);
     reading(kind, &contents, reader, own)
 }
 
@@ -167,12 +170,12 @@ fn reading(kind: &Kind, contents: &[u8], reader: &[&str], own: &Path) -> Case {
 
 /// Draws an output path that cannot be written.
 fn output(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
-    let mut words = seeds.base(&random.of(&seeds.commands).words, own);
+    let mut words = seeds.base(&random.pick(&seeds.commands).words, own);
     let flag =
-        random.of(&["--json", "--html", "--events", "--snapshot", "--save", "--export-csv", "--export-trace", "-o"]);
+        random.pick(&["--json", "--html", "--events", "--snapshot", "--save", "--export-csv", "--export-trace", "-o"]);
     let folder = own.display().to_string();
     let below = format!("{folder}/absent/x.json");
-    words.extend([flag.to_string(), random.of(&["/dev/full", &folder, &below, "", "/proc/x.json"]).to_string()]);
+    words.extend([flag.to_string(), random.pick(&["/dev/full", &folder, &below, "", "/proc/x.json"]).to_string()]);
     Case { words, file: false, long: false, output: None }
 }
 

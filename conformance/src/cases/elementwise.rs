@@ -32,7 +32,7 @@ pub(super) fn cases() -> Vec<Case> {
 fn fills() -> Vec<Case> {
     let mut out = Vec::new();
     for dtype in [F32, F16, BF16, F64, I64, I32, I8, U8, Bool] {
-        for form in Form::of(dtype) {
+        for form in Form::forms(dtype) {
             let case = form.write(Case::on(dtype, form.name()), "out");
             out.push(case.call(ROUNDED_ONCE, |o| Fill { value: 1.0, out: o.at("out") }));
         }
@@ -52,7 +52,7 @@ fn fills() -> Vec<Case> {
 fn copies() -> Vec<Case> {
     let mut out = Vec::new();
     for dtype in [F32, F16, BF16, F64, I64, I32, I8, U8, Bool] {
-        for form in Form::of(dtype) {
+        for form in Form::forms(dtype) {
             let data = if dtype.is_float() { Range(-9.0, 9.0) } else { Ints(0, 2) };
             let case = form.read(Case::on(dtype, form.name()), "src", data, true);
             out.push(form.write(case, "out").call(MOVES, |o| Copy { src: o.at("src"), out: o.at("out") }));
@@ -141,7 +141,7 @@ fn unary_table() -> Vec<(&'static str, UnaryOp, (f64, f64), Tolerance)> {
 fn unaries() -> Vec<Case> {
     let mut out = Vec::new();
     for dtype in FLOATS {
-        for form in Form::of(dtype) {
+        for form in Form::forms(dtype) {
             let op = UnaryOp::Affine { mul: 1.7, add: -0.3 };
             let case = form.read(Case::on(dtype, form.name()), "x", Range(-2.0, 2.0), true);
             let case = form.write(case, "out");
@@ -225,7 +225,7 @@ fn unary_grads() -> Vec<Case> {
     ];
     let mut out = Vec::new();
     for dtype in FLOATS {
-        for form in Form::of(dtype) {
+        for form in Form::forms(dtype) {
             for viewed in inputs(form, dtype, 2) {
                 let case = Case::on(dtype, input_name(form, viewed, 2));
                 let case = form.read(case, "saved", Range(-1.0, 1.0), viewed & 1 > 0);
@@ -277,7 +277,7 @@ fn binaries() -> Vec<Case> {
     ];
     let mut out = Vec::new();
     for dtype in FLOATS {
-        for form in Form::of(dtype) {
+        for form in Form::forms(dtype) {
             for viewed in inputs(form, dtype, 2) {
                 let case = Case::on(dtype, input_name(form, viewed, 2));
                 let case = form.read(case, "lhs", Range(-2.0, 2.0), viewed & 1 > 0);
@@ -367,7 +367,7 @@ fn ternaries() -> Vec<Case> {
     ];
     let mut out = Vec::new();
     for dtype in FLOATS {
-        for form in Form::of(dtype) {
+        for form in Form::forms(dtype) {
             for viewed in inputs(form, dtype, 3) {
                 let case = Case::on(dtype, input_name(form, viewed, 3));
                 let case = form.read(case, "a", Range(-2.0, 2.0), viewed & 1 > 0);
@@ -392,7 +392,7 @@ fn selections() -> Vec<Case> {
     let mut out = Vec::new();
     for dtype in [F32, F16, BF16, F64, I64, I32, I8, U8, Bool] {
         let data = || if dtype.is_float() { Range(-2.0, 2.0) } else { Ints(0, 2) };
-        for form in Form::of(dtype) {
+        for form in Form::forms(dtype) {
             for viewed in inputs(form, dtype, 3) {
                 let case = Case::on(dtype, input_name(form, viewed, 3));
                 let case = form.read(case, "mask", Mask, viewed & 1 > 0).typed(Bool);
@@ -433,7 +433,7 @@ fn triangles() -> Vec<Case> {
                 let case = Case::on(dtype, format!("{half}_{diagonal}")).read("x", &[2, 5, 7], data());
                 out.push(triangle(case.write("out", &[2, 5, 7]), upper, diagonal));
             }
-            for form in Form::of(dtype).filter(|form| form.dims().len() >= 2) {
+            for form in Form::forms(dtype).filter(|form| form.dims().len() >= 2) {
                 let case = form.read(Case::on(dtype, format!("{half}_{}", form.name())), "x", data(), true);
                 out.push(triangle(form.write(case, "out"), upper, 0));
             }

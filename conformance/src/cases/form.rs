@@ -58,7 +58,7 @@ impl Form {
     ];
 
     /// The forms that are tried for this type: the one that tests the launch only in f32.
-    pub(crate) fn of(dtype: DType) -> impl Iterator<Item = Form> {
+    pub(crate) fn forms(dtype: DType) -> impl Iterator<Item = Form> {
         Self::ALL.into_iter().filter(move |form| dtype == DType::F32 || *form != Form::ManyRows)
     }
 

@@ -92,5 +92,5 @@ fn dropout_grads(dtype: DType) -> Vec<Case> {
             out: o.at("out"),
         })
     };
-    Form::of(dtype).map(call).collect()
+    Form::forms(dtype).map(call).collect()
 }

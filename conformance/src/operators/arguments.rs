@@ -28,7 +28,7 @@ pub(crate) const fn case(
 }
 
 /// Values of both signs.
-pub(crate) const fn of(dims: &'static [usize]) -> Argument {
+pub(crate) const fn tensor(dims: &'static [usize]) -> Argument {
     Argument { dims, low: -1.0, high: 1.0 }
 }
 
@@ -37,10 +37,10 @@ pub(crate) const fn positive(dims: &'static [usize]) -> Argument {
     Argument { dims, low: 0.5, high: 1.5 }
 }
 
-pub(crate) const X: &[Argument] = &[of(&[3, 5])];
-pub(crate) const SAME: &[Argument] = &[of(&[3, 5]), of(&[3, 5])];
-pub(crate) const CUBE: &[Argument] = &[of(&[2, 3, 4])];
-pub(crate) const IMAGE: &[Argument] = &[of(&[2, 4, 6, 6])];
+pub(crate) const X: &[Argument] = &[tensor(&[3, 5])];
+pub(crate) const SAME: &[Argument] = &[tensor(&[3, 5]), tensor(&[3, 5])];
+pub(crate) const CUBE: &[Argument] = &[tensor(&[2, 3, 4])];
+pub(crate) const IMAGE: &[Argument] = &[tensor(&[2, 4, 6, 6])];
 
 pub(crate) fn indices(device: &Device, dims: &[usize], values: &[i64]) -> Result<Tensor> {
     Tensor::from_slice(device, dims, values)
@@ -89,7 +89,7 @@ pub(crate) fn constant(x: &Tensor, value: f64) -> Result<Tensor> {
     Ok(Tensor::from_array(Array::full(x.device(), x.dims(), x.dtype(), value)?))
 }
 
-pub(crate) const VOLUME: &[Argument] = &[of(&[1, 2, 3, 4, 5])];
+pub(crate) const VOLUME: &[Argument] = &[tensor(&[1, 2, 3, 4, 5])];
 
 /// A volume in other sizes.
 pub(crate) fn volume(x: &Tensor, mode: Interpolation) -> Result<Tensor> {

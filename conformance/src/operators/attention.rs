@@ -3,11 +3,11 @@
 use memcore::ops::{self, AttentionOptions};
 use memcore::{Array, Result, Tensor};
 
-use super::arguments::{Argument, OperatorCase, case, mask, of};
+use super::arguments::{Argument, OperatorCase, case, mask, tensor};
 
-const HEADS: &[Argument] = &[of(&[2, 2, 5, 4]), of(&[2, 2, 5, 4]), of(&[2, 2, 5, 4])];
-const EIGHTS: &[Argument] = &[of(&[1, 4, 5, 8]), of(&[1, 2, 5, 8]), of(&[1, 2, 5, 8])];
-const GROUPED_HEADS: &[Argument] = &[of(&[1, 4, 5, 4]), of(&[1, 2, 5, 4]), of(&[1, 2, 5, 4])];
+const HEADS: &[Argument] = &[tensor(&[2, 2, 5, 4]), tensor(&[2, 2, 5, 4]), tensor(&[2, 2, 5, 4])];
+const EIGHTS: &[Argument] = &[tensor(&[1, 4, 5, 8]), tensor(&[1, 2, 5, 8]), tensor(&[1, 2, 5, 8])];
+const GROUPED_HEADS: &[Argument] = &[tensor(&[1, 4, 5, 4]), tensor(&[1, 2, 5, 4]), tensor(&[1, 2, 5, 4])];
 
 fn causal(x: &Tensor) -> Result<Tensor> {
     let t = x.dims().get(2).copied().unwrap_or(1);
@@ -54,5 +54,5 @@ pub(super) const CASES: &[OperatorCase] = &[
         let seen: Vec<u8> = (0..25).map(|i| u8::from(i % 6 == 0 || i % 4 == 1)).collect();
         fused(x, false, Some(&mask(x[0].device(), &[5, 5], &seen)?))
     }),
-    case("rope", &[of(&[2, 3, 2, 4])], |x| turned(&x[0])),
+    case("rope", &[tensor(&[2, 3, 2, 4])], |x| turned(&x[0])),
 ];

@@ -3,10 +3,10 @@
 use memcore::ops;
 use memcore::{Array, Result, Tensor};
 
-use super::arguments::{Argument, CUBE, OperatorCase, X, case, copied, indices, mask, of};
+use super::arguments::{Argument, CUBE, OperatorCase, X, case, copied, indices, mask, tensor};
 
-const WRITTEN: &[Argument] = &[of(&[3, 5]), of(&[3, 2])];
-const SLICES: &[Argument] = &[of(&[4, 3]), of(&[2, 3])];
+const WRITTEN: &[Argument] = &[tensor(&[3, 5]), tensor(&[3, 2])];
+const SLICES: &[Argument] = &[tensor(&[4, 3]), tensor(&[2, 3])];
 
 /// Two different elements of each row.
 fn two_of_five(x: &Tensor) -> Result<Tensor> {
@@ -19,10 +19,10 @@ fn two_rows(x: &Tensor) -> Result<Tensor> {
 }
 
 pub(super) const CASES: &[OperatorCase] = &[
-    case("embedding", &[of(&[5, 3])], |x| {
+    case("embedding", &[tensor(&[5, 3])], |x| {
         ops::embedding(&indices(x[0].device(), &[2, 3], &[4, 0, 4, 1, 4, 2])?, &x[0], None)
     }),
-    case("embedding.padding", &[of(&[5, 3])], |x| {
+    case("embedding.padding", &[tensor(&[5, 3])], |x| {
         // The padding row gets no gradient, whatever its effect on the result: its weight is 0.
         let rows = ops::embedding(&indices(x[0].device(), &[4], &[3, 1, 0, 3])?, &x[0], Some(1))?;
         let weights = Tensor::from_array(Array::ones(x[0].device(), &[4, 1], x[0].dtype())?);
@@ -32,12 +32,12 @@ pub(super) const CASES: &[OperatorCase] = &[
         let device = x[0].device();
         ops::index_each(&x[0], &[&indices(device, &[3], &[1, 0, 1])?, &indices(device, &[3], &[2, 0, 2])?])
     }),
-    case("index_by", &[of(&[2, 3, 4])], |x| {
+    case("index_by", &[tensor(&[2, 3, 4])], |x| {
         let device = x[0].device();
         let (rows, columns) = (indices(device, &[2, 1], &[1, -2])?, indices(device, &[3], &[2, 0, 2])?);
         ops::index_by(&x[0], &[None, Some(&rows), Some(&columns)])
     }),
-    case("index_by.apart", &[of(&[3, 2, 4])], |x| {
+    case("index_by.apart", &[tensor(&[3, 2, 4])], |x| {
         let device = x[0].device();
         let (rows, columns) = (indices(device, &[3], &[1, 0, 1])?, indices(device, &[3], &[2, 0, 2])?);
         ops::index_by(&x[0], &[Some(&rows), None, Some(&columns)])

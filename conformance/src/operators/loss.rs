@@ -3,7 +3,7 @@
 use memcore::ops::{self, Counting, Reduction};
 use memcore::{Array, Result, Tensor};
 
-use super::arguments::{CUBE, FRACTIONS, IMAGE, OperatorCase, SAME, X, case, constant, indices, of, positive};
+use super::arguments::{CUBE, FRACTIONS, IMAGE, OperatorCase, SAME, X, case, constant, indices, positive, tensor};
 
 /// A class for each position of `x` `[n, classes, ..]`; one of them is ignored.
 fn planes(x: &Tensor) -> Result<Tensor> {
@@ -34,7 +34,7 @@ pub(super) const CASES: &[OperatorCase] = &[
         let losses = ops::cross_entropy(&x[0], &planes(&x[0])?, Reduction::None)?;
         ops::contiguous(&ops::t(&losses)?)
     }),
-    case("cross_entropy.one", &[of(&[5])], |x| {
+    case("cross_entropy.one", &[tensor(&[5])], |x| {
         ops::cross_entropy(&x[0], &indices(x[0].device(), &[], &[3])?, Reduction::Mean)
     }),
     case("cross_entropy_smooth", X, |x| {
@@ -62,16 +62,16 @@ pub(super) const CASES: &[OperatorCase] = &[
     case("margin_ranking_loss", SAME, |x| {
         ops::margin_ranking_loss(&x[0], &x[1], &constant(&x[0], -1.0)?, 0.5, Reduction::Mean)
     }),
-    case("triplet_margin_loss", &[of(&[3, 5]), of(&[3, 5]), of(&[3, 5])], |x| {
+    case("triplet_margin_loss", &[tensor(&[3, 5]), tensor(&[3, 5]), tensor(&[3, 5])], |x| {
         ops::triplet_margin_loss([&x[0], &x[1], &x[2]], 2.0, 1e-6, Reduction::Sum)
     }),
-    case("cross_entropy_counting", &[of(&[3, 4, 2])], |x| {
+    case("cross_entropy_counting", &[tensor(&[3, 4, 2])], |x| {
         let target = indices(x[0].device(), &[3, 2], &[0, 3, 1, 1, 2, 0])?;
         let weight = Tensor::from_array(Array::uniform(x[0].device(), &[4], x[0].dtype(), 0.5, 1.5)?);
         let counting = Counting { ignored: 1, weight: Some(&weight) };
         ops::cross_entropy_counting(&x[0], &target, Reduction::Mean, counting)
     }),
-    case("nll_loss_counting", &[of(&[3, 4])], |x| {
+    case("nll_loss_counting", &[tensor(&[3, 4])], |x| {
         let target = indices(x[0].device(), &[3], &[0, 1, 3])?;
         ops::nll_loss_counting(&x[0], &target, Reduction::Mean, Counting { ignored: 1, weight: None })
     }),

@@ -4,12 +4,14 @@ use memcore::autograd::written_through;
 use memcore::ops;
 use memcore::{Result, Tensor};
 
-use super::arguments::{Argument, CUBE, FRACTIONS, OperatorCase, SAME, X, case, constant, copied, mask, of, positive};
+use super::arguments::{
+    Argument, CUBE, FRACTIONS, OperatorCase, SAME, X, case, constant, copied, mask, positive, tensor,
+};
 
 const ROOTS: &[Argument] = &[positive(&[3, 5])];
-const BROADCAST: &[Argument] = &[of(&[2, 3, 1]), of(&[3, 4])];
-const QUOTIENT: &[Argument] = &[of(&[2, 3, 1]), positive(&[3, 4])];
-const SCALAR: &[Argument] = &[of(&[3, 4]), of(&[])];
+const BROADCAST: &[Argument] = &[tensor(&[2, 3, 1]), tensor(&[3, 4])];
+const QUOTIENT: &[Argument] = &[tensor(&[2, 3, 1]), positive(&[3, 4])];
+const SCALAR: &[Argument] = &[tensor(&[3, 4]), tensor(&[])];
 
 /// About every third element of `x`'s sizes.
 fn thirds(x: &Tensor) -> Result<Tensor> {
@@ -17,7 +19,7 @@ fn thirds(x: &Tensor) -> Result<Tensor> {
     mask(x.device(), x.dims(), &values)
 }
 
-const SLOPES: &[Argument] = &[of(&[2, 3, 4]), positive(&[3])];
+const SLOPES: &[Argument] = &[tensor(&[2, 3, 4]), positive(&[3])];
 
 /// Numbers between 2 and 3, and between 0.6 and 0.9.
 const FEW: &[Argument] =
@@ -78,7 +80,7 @@ pub(super) const CASES: &[OperatorCase] = &[
     case("maximum.broadcast", BROADCAST, |x| ops::maximum(&x[0], &x[1])),
     case("minimum", SAME, |x| ops::minimum(&x[0], &x[1])),
     case("where_", SAME, |x| ops::where_(&thirds(&x[0])?, &x[0], &x[1])),
-    case("where_.broadcast", &[of(&[3, 5]), of(&[5])], |x| ops::where_(&thirds(&x[0])?, &x[0], &x[1])),
+    case("where_.broadcast", &[tensor(&[3, 5]), tensor(&[5])], |x| ops::where_(&thirds(&x[0])?, &x[0], &x[1])),
     case("masked_fill", X, |x| ops::masked_fill(&x[0], &thirds(&x[0])?, 9.0)),
     case("tril", X, |x| ops::tril(&x[0], 1)),
     case("triu", CUBE, |x| ops::triu(&x[0], -1)),
@@ -89,9 +91,9 @@ pub(super) const CASES: &[OperatorCase] = &[
     case("affine_", X, |x| ops::affine_(&copied(&x[0])?, 3.0, 0.0)),
     case("affine_.sum", X, |x| ops::affine_(&copied(&x[0])?, 1.0, 0.5)),
     case("mul_", SAME, |x| ops::mul_(&copied(&x[0])?, &x[1])),
-    case("mul_.broadcast", &[of(&[2, 3, 4]), of(&[3, 1])], |x| ops::mul_(&copied(&x[0])?, &x[1])),
-    case("div_", &[of(&[3, 5]), positive(&[3, 5])], |x| ops::div_(&copied(&x[0])?, &x[1])),
-    case("copy_", &[of(&[2, 3, 4]), of(&[3, 1])], |x| ops::copy_(&copied(&x[0])?, &x[1])),
+    case("mul_.broadcast", &[tensor(&[2, 3, 4]), tensor(&[3, 1])], |x| ops::mul_(&copied(&x[0])?, &x[1])),
+    case("div_", &[tensor(&[3, 5]), positive(&[3, 5])], |x| ops::div_(&copied(&x[0])?, &x[1])),
+    case("copy_", &[tensor(&[2, 3, 4]), tensor(&[3, 1])], |x| ops::copy_(&copied(&x[0])?, &x[1])),
     case("fill_", X, |x| ops::fill_(&copied(&x[0])?, 0.5)),
     // A part of a tensor is zeroed: the rest keeps its gradient.
     case("fill_.part", X, |x| {
@@ -103,7 +105,7 @@ pub(super) const CASES: &[OperatorCase] = &[
     case("elu_scaled", X, |x| ops::elu_scaled(&x[0], "selu", 1.7, 1.1, 1.0)),
     case("softplus_scaled", X, |x| ops::softplus_scaled(&x[0], 2.0, 20.0)),
     case("prelu", SLOPES, |x| ops::prelu(&x[0], &x[1])),
-    case("prelu.one", &[of(&[3, 5]), positive(&[1])], |x| ops::prelu(&x[0], &x[1])),
+    case("prelu.one", &[tensor(&[3, 5]), positive(&[1])], |x| ops::prelu(&x[0], &x[1])),
     case("tan", X, |x| ops::tan(&x[0])),
     case("atan", X, |x| ops::atan(&x[0])),
     case("sinh", X, |x| ops::sinh(&x[0])),
@@ -130,16 +132,16 @@ pub(super) const CASES: &[OperatorCase] = &[
     case("threshold", ROOTS, |x| ops::threshold(&x[0], 0.2, 3.0)),
     case("hardshrink", ROOTS, |x| ops::hardshrink(&x[0], 0.3)),
     case("softshrink", ROOTS, |x| ops::softshrink(&x[0], 0.3)),
-    case("glu", &[of(&[3, 4])], |x| ops::glu(&x[0], 1)),
-    case("glu.first", &[of(&[4, 3])], |x| ops::glu(&x[0], 0)),
-    case("pow_tensors", &[positive(&[3, 5]), of(&[3, 5])], |x| ops::pow_tensors(&x[0], &x[1])),
-    case("atan2", &[of(&[3, 5]), of(&[5])], |x| ops::atan2(&x[0], &x[1])),
+    case("glu", &[tensor(&[3, 4])], |x| ops::glu(&x[0], 1)),
+    case("glu.first", &[tensor(&[4, 3])], |x| ops::glu(&x[0], 0)),
+    case("pow_tensors", &[positive(&[3, 5]), tensor(&[3, 5])], |x| ops::pow_tensors(&x[0], &x[1])),
+    case("atan2", &[tensor(&[3, 5]), tensor(&[5])], |x| ops::atan2(&x[0], &x[1])),
     case("asinh", X, |x| ops::asinh(&x[0])),
     case("acosh", ROOTS, |x| ops::acosh(&ops::add_scalar(&x[0], 1.0)?)),
     case("atanh", FRACTIONS, |x| ops::atanh(&x[0])),
     case("logaddexp", SAME, |x| ops::logaddexp(&x[0], &x[1])),
-    case("lerp_by", &[of(&[3, 5]), of(&[5]), of(&[3, 1])], |x| ops::lerp_by(&x[0], &x[1], &x[2])),
-    case("addcdiv", &[of(&[3, 5]), of(&[5]), positive(&[3, 5])], |x| ops::addcdiv(&x[0], &x[1], &x[2], 0.5)),
+    case("lerp_by", &[tensor(&[3, 5]), tensor(&[5]), tensor(&[3, 1])], |x| ops::lerp_by(&x[0], &x[1], &x[2])),
+    case("addcdiv", &[tensor(&[3, 5]), tensor(&[5]), positive(&[3, 5])], |x| ops::addcdiv(&x[0], &x[1], &x[2], 0.5)),
     case("fmod", FEW, |x| ops::fmod(&x[0], &x[1])),
     case("remainder", FEW, |x| ops::remainder(&ops::neg(&x[0])?, &x[1])),
     case("frac", FRACTIONS, |x| ops::frac(&x[0])),
@@ -150,8 +152,8 @@ pub(super) const CASES: &[OperatorCase] = &[
     case("mish_", X, |x| ops::mish_(&copied(&x[0])?)),
     case("hardtanh_", FRACTIONS, |x| ops::hardtanh_(&copied(&x[0])?, -0.5, 2.0)),
     case("elu_scaled_", X, |x| ops::elu_scaled_(&copied(&x[0])?, "elu_", 1.5, 0.5, 2.0)),
-    case("addcmul", &[of(&[3, 5]), of(&[3, 5]), of(&[5])], |x| ops::addcmul(&x[0], &x[1], &x[2], 0.5)),
-    case("lerp", &[of(&[3, 5]), of(&[5])], |x| ops::lerp(&x[0], &x[1], 0.3)),
+    case("addcmul", &[tensor(&[3, 5]), tensor(&[3, 5]), tensor(&[5])], |x| ops::addcmul(&x[0], &x[1], &x[2], 0.5)),
+    case("lerp", &[tensor(&[3, 5]), tensor(&[5])], |x| ops::lerp(&x[0], &x[1], 0.3)),
     case("clamp_between", X, |x| {
         ops::clamp_between(&x[0], Some(&constant(&x[0], -0.53)?), Some(&constant(&x[0], 0.47)?))
     }),

@@ -2,7 +2,7 @@
 
 use memcore::ops::{self, Pool2dGeometry, Pool3dGeometry};
 
-use super::arguments::{IMAGE, OperatorCase, VOLUME, case, of, window};
+use super::arguments::{IMAGE, OperatorCase, VOLUME, case, tensor, window};
 
 const OVERLAPPING: Pool3dGeometry = Pool3dGeometry { window: [2, 3, 2], stride: [1, 2, 2], padding: [0, 1, 1] };
 
@@ -12,7 +12,7 @@ pub(super) const CASES: &[OperatorCase] = &[
     case("avg_pool2d", IMAGE, |x| ops::avg_pool2d(&x[0], window([2, 3], [2, 2], [1, 1]))),
     case("adaptive_avg_pool2d", IMAGE, |x| ops::adaptive_avg_pool2d(&x[0], [1, 1])),
     case("adaptive_avg_pool2d.larger", IMAGE, |x| ops::adaptive_avg_pool2d(&x[0], [2, 3])),
-    case("max_pool2d_ceil", &[of(&[2, 3, 6, 7])], |x| {
+    case("max_pool2d_ceil", &[tensor(&[2, 3, 6, 7])], |x| {
         ops::max_pool2d_ceil(&x[0], Pool2dGeometry { window: [3, 2], stride: [2, 2], padding: [0, 0] })
     }),
     case("max_pool2d_ceil.even", IMAGE, |x| {

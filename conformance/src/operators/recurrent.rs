@@ -3,43 +3,61 @@
 use memcore::ops::{self, Recurrent};
 use memcore::{Result, Tensor};
 
-use super::arguments::{Argument, OperatorCase, case, flattened, from, of};
+use super::arguments::{Argument, OperatorCase, case, flattened, from, tensor};
 
-const LSTM: &[Argument] =
-    &[of(&[3, 2, 4]), of(&[1, 2, 3]), of(&[1, 2, 3]), of(&[12, 4]), of(&[12, 3]), of(&[12]), of(&[12])];
+const LSTM: &[Argument] = &[
+    tensor(&[3, 2, 4]),
+    tensor(&[1, 2, 3]),
+    tensor(&[1, 2, 3]),
+    tensor(&[12, 4]),
+    tensor(&[12, 3]),
+    tensor(&[12]),
+    tensor(&[12]),
+];
 
-const LSTM_CELL: &[Argument] =
-    &[of(&[2, 4]), of(&[2, 3]), of(&[2, 3]), of(&[12, 4]), of(&[12, 3]), of(&[12]), of(&[12])];
+const LSTM_CELL: &[Argument] = &[
+    tensor(&[2, 4]),
+    tensor(&[2, 3]),
+    tensor(&[2, 3]),
+    tensor(&[12, 4]),
+    tensor(&[12, 3]),
+    tensor(&[12]),
+    tensor(&[12]),
+];
 
-const GRU: &[Argument] = &[of(&[3, 2, 4]), of(&[1, 2, 3]), of(&[9, 4]), of(&[9, 3]), of(&[9]), of(&[9])];
-const GRU_CELL: &[Argument] = &[of(&[2, 4]), of(&[2, 3]), of(&[9, 4]), of(&[9, 3]), of(&[9]), of(&[9])];
-const RNN: &[Argument] = &[of(&[3, 2, 4]), of(&[1, 2, 3]), of(&[3, 4]), of(&[3, 3]), of(&[3]), of(&[3])];
-const RNN_CELL: &[Argument] = &[of(&[2, 4]), of(&[2, 3]), of(&[3, 4]), of(&[3, 3]), of(&[3]), of(&[3])];
+const GRU: &[Argument] =
+    &[tensor(&[3, 2, 4]), tensor(&[1, 2, 3]), tensor(&[9, 4]), tensor(&[9, 3]), tensor(&[9]), tensor(&[9])];
+const GRU_CELL: &[Argument] =
+    &[tensor(&[2, 4]), tensor(&[2, 3]), tensor(&[9, 4]), tensor(&[9, 3]), tensor(&[9]), tensor(&[9])];
+const RNN: &[Argument] =
+    &[tensor(&[3, 2, 4]), tensor(&[1, 2, 3]), tensor(&[3, 4]), tensor(&[3, 3]), tensor(&[3]), tensor(&[3])];
+const RNN_CELL: &[Argument] =
+    &[tensor(&[2, 4]), tensor(&[2, 3]), tensor(&[3, 4]), tensor(&[3, 3]), tensor(&[3]), tensor(&[3])];
 const GRU_LAYERS: &[Argument] = &[
-    of(&[2, 3, 2]),
-    of(&[4, 2, 2]),
-    of(&[6, 2]),
-    of(&[6, 2]),
-    of(&[6, 2]),
-    of(&[6, 2]),
-    of(&[6, 4]),
-    of(&[6, 2]),
-    of(&[6, 4]),
-    of(&[6, 2]),
+    tensor(&[2, 3, 2]),
+    tensor(&[4, 2, 2]),
+    tensor(&[6, 2]),
+    tensor(&[6, 2]),
+    tensor(&[6, 2]),
+    tensor(&[6, 2]),
+    tensor(&[6, 4]),
+    tensor(&[6, 2]),
+    tensor(&[6, 4]),
+    tensor(&[6, 2]),
 ];
 
 const CELLS: &[Argument] = &[
-    of(&[2, 3, 2]),
-    of(&[4, 2, 2]),
-    of(&[4, 2, 2]),
-    of(&[8, 2]),
-    of(&[8, 2]),
-    of(&[8, 2]),
-    of(&[8, 2]),
-    of(&[8, 4]),
-    of(&[8, 2]),
-    of(&[8, 4]),
-    of(&[8, 2]),
+    tensor(&[2, 3, 2]),
+    tensor(&[4, 2, 2]),
+    tensor(&[4, 2, 2]),
+    tensor(&[8, 2]),
+    tensor(&[8, 2]),
+    tensor(&[8, 2]),
+    tensor(&[8, 2]),
+    tensor(&[8, 4]),
+    tensor(&[8, 2]),
+    tensor(&[8, 4]),
+    tensor(&[8, 2]),
 ];
 
 const ONE_LAYER: Recurrent =

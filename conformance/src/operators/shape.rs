@@ -3,7 +3,7 @@
 use memcore::ops;
 use memcore::{Result, Tensor};
 
-use super::arguments::{CUBE, IMAGE, OperatorCase, SAME, X, case, of};
+use super::arguments::{CUBE, IMAGE, OperatorCase, SAME, X, case, tensor};
 
 /// Joins several results into one, so that each has another gradient.
 fn joined(parts: &[Tensor], axis: usize) -> Result<Tensor> {
@@ -21,11 +21,11 @@ pub(super) const CASES: &[OperatorCase] = &[
     case("narrow", CUBE, |x| ops::narrow(&x[0], 2, 1, 2)),
     case("select", CUBE, |x| ops::select(&x[0], 1, 2)),
     case("unsqueeze", X, |x| ops::unsqueeze(&x[0], 1)),
-    case("squeeze", &[of(&[3, 1, 5])], |x| ops::squeeze(&x[0], 1)),
-    case("expand", &[of(&[3, 1, 5])], |x| ops::expand(&x[0], &[2, 3, 4, 5])),
+    case("squeeze", &[tensor(&[3, 1, 5])], |x| ops::squeeze(&x[0], 1)),
+    case("expand", &[tensor(&[3, 1, 5])], |x| ops::expand(&x[0], &[2, 3, 4, 5])),
     case("repeat", X, |x| ops::repeat(&x[0], &[2, 3])),
     case("contiguous", X, |x| ops::contiguous(&ops::t(&x[0])?)),
-    case("cat", &[of(&[2, 3]), of(&[2, 1]), of(&[2, 4])], |x| ops::cat(&[&x[0], &x[1], &x[2]], 1)),
+    case("cat", &[tensor(&[2, 3]), tensor(&[2, 1]), tensor(&[2, 4])], |x| ops::cat(&[&x[0], &x[1], &x[2]], 1)),
     case("stack", SAME, |x| ops::stack(&[&x[0], &x[1]], 1)),
     case("split", X, |x| joined(&ops::split(&x[0], 2, 1)?, 1)),
     case("split.unused", X, |x| Ok(ops::split(&x[0], 2, 1)?.swap_remove(1))),

@@ -54,7 +54,7 @@ impl Python {
     /// [`Error::Usage`] for a name that is neither a folder nor a file.
     pub fn find(named: Option<&Path>, variable: Variable<'_>) -> Result<Option<Self>> {
         if let Some(path) = named {
-            let place = Place::of(path, variable).ok_or_else(|| {
+            let place = Place::at(path, variable).ok_or_else(|| {
                 let problem = "is neither an interpreter nor the folder of an environment";
                 Error::usage("python", format!("{} {problem}", path.display()))
             })?;
@@ -67,7 +67,7 @@ impl Python {
         let activated = [("VIRTUAL_ENV", Origin::VirtualEnv), ("CONDA_PREFIX", Origin::Conda)];
         Ok(activated.into_iter().find_map(of_variable).or_else(|| {
             let path = on_path("python3", variable)?;
-            Some(Place::of(&path, variable)?.python(Origin::Path, variable))
+            Some(Place::at(&path, variable)?.python(Origin::Path, variable))
         }))
     }
 
@@ -148,7 +148,7 @@ pub fn with_package(package: &str, working: &Path, variable: Variable<'_>) -> Op
         .chain(on_path.filter(|program| program.is_file()))
         .chain(homes.flat_map(below).filter_map(of_environment));
     let has_it = |program: &PathBuf| {
-        let place = Place::of(program, variable);
+        let place = Place::at(program, variable);
         place.is_some_and(|place| place.python(Origin::Path, variable).version_of(package).is_some())
     };
     programs.into_iter().find(has_it)
@@ -169,7 +169,7 @@ struct Place {
 
 impl Place {
     /// Returns the place of an interpreter, or of an environment by its folder; `None` if there is nothing.
-    fn of(path: &Path, variable: Variable<'_>) -> Option<Self> {
+    fn at(path: &Path, variable: Variable<'_>) -> Option<Self> {
         if path.is_dir() {
             return Some(Self::of_environment(path.to_path_buf()));
         }
@@ -205,7 +205,7 @@ impl Place {
         if configuration.is_some() {
             folders.extend(own);
             let base = configuration.as_deref().and_then(|text| setting(text, "home")).filter(|_| shows_others);
-            let base = base.and_then(|home| Self::of(&Path::new(home).join("python3"), variable));
+            let base = base.and_then(|home| Self::at(&Path::new(home).join("python3"), variable));
             folders.extend(of_user(variable, self.version.as_deref()).into_iter().filter(|_| shows_others));
             folders.extend(base.iter().flat_map(Self::packages));
         } else {

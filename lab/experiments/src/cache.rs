@@ -98,7 +98,7 @@ impl Experiment for Cache {
             return Ok(outcome);
         }
         let driver = driver_time(&(setup.open)()?)?;
-        let mut m = Measurement::of([("driver", "takes 20 MiB and gives them back".into())]);
+        let mut m = Measurement::with_setting([("driver", "takes 20 MiB and gives them back".into())]);
         driver.measure(&mut m, "pair_us");
         outcome.rows.push(m);
         outcome.claims = judge(&runs, &driver);
@@ -121,7 +121,8 @@ fn follow(setup: &Setup<'_>, batch: usize, steps: usize, known: bool, outcome: &
     let name = format!("batch {batch}");
     let comparison = PolicyComparison::run(recorded(&device, &name)?)?;
     if known && undisturbed(&device) {
-        let mut m = Measurement::of([("program", name.clone().into()), ("policy", "the device's own".into())]);
+        let mut m =
+            Measurement::with_setting([("program", name.clone().into()), ("policy", "the device's own".into())]);
         m.measure("reserved_bytes", reserved);
         m.measure("replayed_bytes", comparison.reserved(CACHING));
         outcome.push_compared(m, &[("reserved_bytes", "replayed_bytes")]);
@@ -157,7 +158,7 @@ fn decoder(setup: &Setup<'_>) -> Result<PolicyComparison> {
         ..ModelOptions::default()
     };
     let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
-    let mut session = Session::of(&device, &*architecture("gpt", &options)?, &adam, setup.seed)?;
+    let mut session = Session::in_f32(&device, &*architecture("gpt", &options)?, &adam, setup.seed)?;
     for step in 0..2 {
         session.whole_step(&format!("s{step}"), 8)?;
     }
@@ -183,7 +184,7 @@ fn show(run: &Run, outcome: &mut Outcome) {
     for (policy, calls, predicted) in
         [("caching, last step", run.steady.0, Some(0)), ("emptied after each step, last step", run.steady.1, None)]
     {
-        let mut m = Measurement::of([("program", name.clone().into()), ("policy", policy.into())]);
+        let mut m = Measurement::with_setting([("program", name.clone().into()), ("policy", policy.into())]);
         m.measure("driver_calls", calls);
         // The step before has left everything that a step needs.
         predicted.into_iter().for_each(|calls| m.predict("driver_calls", calls));
@@ -227,7 +228,7 @@ fn driver_time(device: &Device) -> Result<Times> {
 
 /// States the driver calls that the cache saves, and the bytes that it reserves beyond need.
 fn answer(runs: &[Run]) -> ShortAnswer {
-    let calls = |run: &Run, policy: &str| run.comparison.of(policy).map_or(0, |figures| figures.driver.total());
+    let calls = |run: &Run, policy: &str| run.comparison.figures_of(policy).map_or(0, |figures| figures.driver.total());
     let each = runs.iter().map(|run| {
         format!(
             "Batch {}: {} driver calls instead of {}; {} reserved where {} live at once ({:+.1} %).",
@@ -245,7 +246,7 @@ fn answer(runs: &[Run]) -> ShortAnswer {
 }
 
 fn judge(runs: &[Run], driver: &Times) -> Vec<JudgedClaim> {
-    let calls = |run: &Run, policy: &str| run.comparison.of(policy).map_or(0, |figures| figures.driver.total());
+    let calls = |run: &Run, policy: &str| run.comparison.figures_of(policy).map_or(0, |figures| figures.driver.total());
     let speed = runs.iter().map(|run| {
         format!(
             "batch {}: {} calls of the driver in {} steps instead of {}, {} in the last step",

@@ -41,12 +41,12 @@ pub fn articles(source: &str) -> Vec<&'static str> {
 
 /// Returns the claims of these experiments, sorted by article. Claims that no article makes come last.
 pub fn checked(found: &[(&str, &Outcome)]) -> Vec<CheckedClaim> {
-    let mut claims: Vec<CheckedClaim> = found.iter().flat_map(|(name, outcome)| of(name, outcome)).collect();
+    let mut claims: Vec<CheckedClaim> = found.iter().flat_map(|(name, outcome)| check_all(name, outcome)).collect();
     claims.sort_by_key(|claim| claim.articles.first().cloned().unwrap_or_else(|| "later".into()));
     claims
 }
 
-fn of(experiment: &str, outcome: &Outcome) -> Vec<CheckedClaim> {
+fn check_all(experiment: &str, outcome: &Outcome) -> Vec<CheckedClaim> {
     let judged = outcome.claims.iter();
     judged
         .map(|judged| CheckedClaim {

@@ -184,7 +184,7 @@ fn attempt(setup: &Setup<'_>, call: &'static Call, sizes: Sizes) -> Result<Trial
 
 impl Trial {
     fn measurement(&self) -> Measurement {
-        let mut m = Measurement::of([("call", self.call.code.into())]);
+        let mut m = Measurement::with_setting([("call", self.call.code.into())]);
         m.measure("contexts_of_others", self.contexts);
         m.measure("allocated_bytes", self.allocated_bytes);
         m.measure("reserved_bytes", self.reserved_bytes);

@@ -114,7 +114,7 @@ fn attempt(setup: &Setup<'_>, predictable: bool, sizes: Sizes) -> Result<Trial> 
         ..ModelOptions::default()
     };
     let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
-    let mut session = Session::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
+    let mut session = Session::in_f32(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
     session.whole_step("s0", sizes.batch)?;
     let step = session.whole_step("s1", sizes.batch)?;
     let predictable = predictable && undisturbed(&device);
@@ -170,7 +170,7 @@ impl Trial {
     }
 
     fn measurement(&self) -> Measurement {
-        let mut m = Measurement::of([("batch", self.sizes.batch.into())]);
+        let mut m = Measurement::with_setting([("batch", self.sizes.batch.into())]);
         let exact = self.sizes.exact().filter(|_| self.predictable);
         for (i, (quantity, _)) in PARTS.into_iter().enumerate() {
             m.measure(quantity, self.parts()[i]);

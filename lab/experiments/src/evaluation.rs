@@ -155,7 +155,7 @@ fn attempt(setup: &Setup<'_>, way: Way, sizes: Sizes, predictable: bool) -> Resu
         ..ModelOptions::default()
     };
     let sgd = OptimizerSettings::new(OptimizerKind::Sgd, 1e-2);
-    let mut session = Session::of(&device, &*architecture("mlp", &options)?, &sgd, setup.seed)?;
+    let mut session = Session::in_f32(&device, &*architecture("mlp", &options)?, &sgd, setup.seed)?;
     let mut training_peak_bytes = 0;
     for step in 0..STEPS {
         training_peak_bytes = session.whole_step(&format!("s{step}"), batch)?.peak.allocated_bytes;
@@ -241,7 +241,7 @@ fn foreseen(way: Way, sizes: Sizes, session: &Session) -> Option<(u64, u64)> {
 
 impl Trial {
     fn measurement(&self) -> Measurement {
-        let mut m = Measurement::of([("evaluation", self.way.name().into())]);
+        let mut m = Measurement::with_setting([("evaluation", self.way.name().into())]);
         m.measure("training_peak_bytes", self.training_peak_bytes);
         m.measure("held_bytes", self.held_bytes);
         m.measure("peak_bytes", self.peak_bytes);

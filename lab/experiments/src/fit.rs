@@ -80,7 +80,7 @@ impl Experiment for Fit {
         let Some(largest) = found.largest else {
             return Err(Error::usage("memory_mib", format!("{memory} MiB are too little for a single example")));
         };
-        let law = Law::of(&dry, 1, largest + 1)?;
+        let law = Law::from_run(&dry, 1, largest + 1)?;
         let backend = (setup.open)()?.shared_backend();
         let mut trials = Vec::new();
         for batch in [largest, largest + 1] {
@@ -137,7 +137,7 @@ const DRY: [(&str, &str); 4] = [
 /// Returns the figures of the run on a device, with those of the search and of the formula, which had no device. They are not predictions: only
 /// a closed form is one.
 fn measurement(trial: &Trial, found: &fit::Fit, law: &Law) -> Measurement {
-    let mut m = Measurement::of([("batch", trial.batch.into())]);
+    let mut m = Measurement::with_setting([("batch", trial.batch.into())]);
     let dry = found.run(trial.batch);
     let mut pair = |[here, there]: [Option<u64>; 2], (one, other): (&str, &str)| {
         here.into_iter().for_each(|value| m.measure(one, value));

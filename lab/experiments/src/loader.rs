@@ -222,7 +222,7 @@ impl Experiment for Loader {
 
 impl Trial {
     fn measurement(&self, sizes: Sizes) -> Measurement {
-        let mut m = Measurement::of([("workers", self.workers.name().into())]);
+        let mut m = Measurement::with_setting([("workers", self.workers.name().into())]);
         m.measure("batches_on_the_host", self.batches);
         m.measure("pinned_blocks", self.blocks);
         m.measure("pinned_bytes", self.pinned_bytes);

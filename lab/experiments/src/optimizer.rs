@@ -117,7 +117,7 @@ fn attempt(
     let options =
         ModelOptions { layers: Some(4), width: Some(width), features: Some(width), ..ModelOptions::default() };
     let settings = OptimizerSettings { implementation: form.0, ..OptimizerSettings::new(kind, 1e-3) };
-    let mut session = Session::of(&device, &*architecture("mlp", &options)?, &settings, setup.seed)?;
+    let mut session = Session::in_f32(&device, &*architecture("mlp", &options)?, &settings, setup.seed)?;
     session.whole_step("s0", batch)?;
     let step = session.whole_step("s1", batch)?;
     let update = &step.moments[5];
@@ -173,7 +173,8 @@ impl Trial {
     }
 
     fn measurement(&self) -> Measurement {
-        let mut m = Measurement::of([("optimizer", self.kind.name().into()), ("implementation", self.form.1.into())]);
+        let mut m =
+            Measurement::with_setting([("optimizer", self.kind.name().into()), ("implementation", self.form.1.into())]);
         m.measure("state_bytes", self.state_bytes);
         m.measure("requested_state_bytes", self.requested_state_bytes);
         m.measure("spike_bytes", self.spike_bytes);

@@ -62,7 +62,7 @@ pub struct Measurement {
 
 impl Measurement {
     /// Makes an empty measurement for a setting.
-    pub fn of(setting: impl IntoIterator<Item = (&'static str, serde_json::Value)>) -> Self {
+    pub fn with_setting(setting: impl IntoIterator<Item = (&'static str, serde_json::Value)>) -> Self {
         let setting = setting.into_iter().map(|(key, value)| (key.to_string(), value)).collect();
         Self { setting, ..Self::default() }
     }

@@ -66,13 +66,13 @@ impl PolicyComparison {
     }
 
     /// Returns the figures of one policy.
-    pub(super) fn of(&self, name: &str) -> Option<&Figures> {
+    pub(super) fn figures_of(&self, name: &str) -> Option<&Figures> {
         self.taken.iter().find(|(other, _)| *other == name).map(|(_, figures)| figures)
     }
 
     /// Returns the peak of reserved bytes under one policy.
     pub(super) fn reserved(&self, name: &str) -> u64 {
-        self.of(name).map_or(0, |figures| figures.peak_reserved)
+        self.figures_of(name).map_or(0, |figures| figures.peak_reserved)
     }
 
     /// Ratio of a policy's reserved bytes to the bound: 1.25 is a quarter above.
@@ -86,7 +86,7 @@ impl PolicyComparison {
         let frees = |operation: &&Operation| matches!(operation, Operation::Free { .. });
         let frees = self.trace.operations().iter().filter(frees).count();
         let row = |(name, figures): &(&'static str, Figures)| {
-            let mut m = Measurement::of([("program", program.into()), ("policy", (*name).into())]);
+            let mut m = Measurement::with_setting([("program", program.into()), ("policy", (*name).into())]);
             m.measure("reserved_bytes", figures.peak_reserved);
             if *name == DIRECT {
                 m.predict("reserved_bytes", self.bound.bytes);

@@ -241,7 +241,7 @@ fn show_sequence(sequence: &Sequence, outcome: &mut Outcome) {
     let mut before = (0, 0);
     for (i, moment) in sequence.moments.iter().enumerate() {
         let (allocated, reserved) = (moment.row.allocated, moment.row.reserved);
-        let mut m = Measurement::of([
+        let mut m = Measurement::with_setting([
             ("order", sequence.name.into()),
             ("place", i.into()),
             ("action", moment.row.label.clone().into()),
@@ -278,7 +278,7 @@ fn policy_name(empties: bool) -> &'static str {
 fn show_policies(policies: &[CachePolicy], outcome: &mut Outcome) {
     let mut rows = Vec::new();
     for policy in policies {
-        let mut m = Measurement::of([("after each step", policy_name(policy.empties).into())]);
+        let mut m = Measurement::with_setting([("after each step", policy_name(policy.empties).into())]);
         m.measure("reserved_between_steps_bytes", policy.between);
         m.measure("reserved_at_most_bytes", policy.at_most);
         m.measure("segments_taken_per_step", policy.driver_calls);

@@ -178,7 +178,7 @@ fn attempt(setup: &Setup<'_>, start: Start, sizes: Sizes, predictable: bool) -> 
         ..ModelOptions::default()
     };
     let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
-    let mut session = Session::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
+    let mut session = Session::in_f32(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
     device.phase("load");
     let mut checkpoint = if start == Start::Afresh { None } else { Some(load(&device, &mut session, start)?) };
     let restored_bytes = device.usage().allocated_bytes();
@@ -247,7 +247,7 @@ fn foreseen(start: Start, sizes: Sizes, device: &Device) -> (u64, Option<u64>) {
 
 impl Trial {
     fn measurement(&self) -> Measurement {
-        let mut m = Measurement::of([("start", self.start.name().into())]);
+        let mut m = Measurement::with_setting([("start", self.start.name().into())]);
         m.measure("restored_bytes", self.restored_bytes);
         m.measure("held_bytes", self.held_bytes);
         m.measure("peak_bytes", self.peak_bytes);

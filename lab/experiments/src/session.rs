@@ -93,11 +93,11 @@ impl Session {
     /// Builds a network by name with its optimizer, in f32.
     pub(crate) fn new(device: &Device, name: &str, optimizer: OptimizerKind, lr: f64, seed: u64) -> Result<Self> {
         let architecture = architecture(name, &ModelOptions::default())?;
-        Self::of(device, &*architecture, &OptimizerSettings::new(optimizer, lr), seed)
+        Self::in_f32(device, &*architecture, &OptimizerSettings::new(optimizer, lr), seed)
     }
 
     /// Builds a network with its optimizer, in f32.
-    pub(super) fn of(
+    pub(super) fn in_f32(
         device: &Device,
         architecture: &dyn Architecture,
         optimizer: &OptimizerSettings,

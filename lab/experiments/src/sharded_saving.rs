@@ -113,7 +113,7 @@ impl Trial {
     }
 
     fn measurement(&self) -> Measurement {
-        let mut m = Measurement::of([("saved", self.way.name().into())]);
+        let mut m = Measurement::with_setting([("saved", self.way.name().into())]);
         m.measure("training_peak_bytes", self.training_peak_bytes);
         m.measure("held_bytes", self.held_bytes);
         m.measure("saving_peak_bytes", self.peak_bytes);

@@ -226,7 +226,7 @@ fn reason(category: Category, phase: &str, by: i64) -> &'static str {
 
 fn show(run: &Run, outcome: &mut Outcome) {
     for i in 0..run.steps() {
-        let mut m = Measurement::of([("network", run.name.clone().into()), ("step", i.into())]);
+        let mut m = Measurement::with_setting([("network", run.name.clone().into()), ("step", i.into())]);
         m.measure("peak_bytes", run.peaks[i]);
         m.measure("allocated_bytes", run.allocated_after(i));
         m.measure("reserved_bytes", run.step(i).last().map_or(0, |m| m.row.reserved));

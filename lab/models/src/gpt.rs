@@ -160,7 +160,7 @@ impl Architecture for GptArchitecture {
         let back = at(pieces.len());
         let norm = LayerNorm::new(&back.at("lnf"), c.width, 1e-5)?;
         let head = head(&back.at("head"), c, &table)?;
-        pieces.push(Box::new(Sequential::of(vec![Box::new(norm), Box::new(head)])));
+        pieces.push(Box::new(Sequential::from_modules(vec![Box::new(norm), Box::new(head)])));
         Ok(pieces)
     }
 

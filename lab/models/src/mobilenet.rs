@@ -161,7 +161,7 @@ impl Module for Network {
         let _scope = context::scope(self.scope);
         let x = self.stem.forward(x)?;
         let x = self.blocks.forward(x, &[], |block, x, _| block.forward(x))?;
-        self.head.of(x)
+        self.head.features(x)
     }
 }
 
@@ -175,7 +175,7 @@ struct Head {
 
 impl Head {
     /// Frees `x` as soon as it is convolved, and the mean over all points when the classes exist.
-    fn of(&self, mut x: Tensor) -> memcore::Result<Tensor> {
+    fn features(&self, mut x: Tensor) -> memcore::Result<Tensor> {
         let _scope = context::scope(self.scope);
         x = self.conv.forward(&x)?;
         x = ops::adaptive_avg_pool2d(&x, [1, 1])?;
@@ -187,7 +187,7 @@ impl Head {
 
 impl Module for Head {
     fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
-        self.of(x.clone())
+        self.features(x.clone())
     }
 }
 

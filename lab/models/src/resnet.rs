@@ -146,7 +146,7 @@ impl Module for Network {
         let _scope = context::scope(self.scope);
         let x = self.stem.forward(x)?;
         let x = self.blocks.forward_by_stages(x, &self.stages, |block, x, _| block.forward(x))?;
-        self.head.of(x)
+        self.head.features(x)
     }
 }
 
@@ -186,7 +186,7 @@ impl Head {
     }
 
     /// Frees `x` as soon as its mean exists.
-    fn of(&self, mut x: Tensor) -> memcore::Result<Tensor> {
+    fn features(&self, mut x: Tensor) -> memcore::Result<Tensor> {
         let _scope = context::scope(self.scope);
         x = ops::adaptive_avg_pool2d(&x, [1, 1])?;
         x = ops::flatten(&x, 1)?;
@@ -196,7 +196,7 @@ impl Head {
 
 impl Module for Head {
     fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
-        self.of(x.clone())
+        self.features(x.clone())
     }
 }
 

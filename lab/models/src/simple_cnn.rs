@@ -33,7 +33,7 @@ impl Architecture for SimpleCnn {
     }
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
-        Ok(Box::new(Sequential::of(self.pieces(&|_| init.clone())?)))
+        Ok(Box::new(Sequential::from_modules(self.pieces(&|_| init.clone())?)))
     }
 
     fn indivisible(&self) -> Option<&'static str> {

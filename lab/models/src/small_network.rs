@@ -42,7 +42,7 @@ impl Architecture for ConvNet {
     }
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
-        Ok(Box::new(Sequential::of(self.pieces(&|_| init.clone())?)))
+        Ok(Box::new(Sequential::from_modules(self.pieces(&|_| init.clone())?)))
     }
 
     fn indivisible(&self) -> Option<&'static str> {

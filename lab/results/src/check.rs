@@ -63,7 +63,7 @@ pub struct CheckedRun {
 
 impl CheckResult {
     /// Result for these runs; each of them is judged.
-    pub fn of(baseline: String, tolerance: String, strict: bool, updated: bool, mut runs: Vec<CheckedRun>) -> Self {
+    pub fn new(baseline: String, tolerance: String, strict: bool, updated: bool, mut runs: Vec<CheckedRun>) -> Self {
         for run in &mut runs {
             run.verdict = run.comparison.as_ref().map(|comparison| comparison.verdict);
             run.failure = run.failure(strict);

@@ -35,7 +35,7 @@ pub struct DeviceInfo {
 
 impl DeviceInfo {
     /// Asks a device for its properties.
-    pub fn of(backend: &dyn Backend, index: usize) -> Self {
+    pub fn from_backend(backend: &dyn Backend, index: usize) -> Self {
         let (memory, limits) = (backend.memory_info(), backend.limits());
         Self {
             backend: backend.name().to_string(),

@@ -45,7 +45,7 @@ pub struct EstimateResult {
 
 impl EstimateResult {
     /// Takes the figures of a prediction; `None` of a run without one.
-    pub fn of(run: TrainResult) -> Option<Self> {
+    pub fn from_run(run: TrainResult) -> Option<Self> {
         let found = run.prediction?;
         let card = &found.on_card;
         let held = found.needs_peak.as_ref().or(run.peak.as_ref());

@@ -69,7 +69,7 @@ const MAX_LINES: usize = 6;
 
 impl ExperimentResult {
     /// Makes the result of an experiment with these settings on this device.
-    pub fn of(experiment: &dyn Experiment, outcome: &Outcome, settings: &Settings, device: &DeviceInfo) -> Self {
+    pub fn new(experiment: &dyn Experiment, outcome: &Outcome, settings: &Settings, device: &DeviceInfo) -> Self {
         let Outcome { answer, claims, rows, tables, curves, notes, interrupted } = outcome.clone();
         let judged = claims.into_iter().map(|judged| Judged {
             text: judged.claim.text.into(),

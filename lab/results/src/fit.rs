@@ -112,7 +112,7 @@ pub struct TriedSize {
 }
 
 impl TriedSize {
-    fn of(tried: &Tried, law: &Law, budget_bytes: u64) -> Self {
+    fn from_tried(tried: &Tried, law: &Law, budget_bytes: u64) -> Self {
         let failed = tried.out_of_memory.as_ref();
         let needs = failed.and_then(|report| report.needs).map(|needs| needs.reserved_bytes);
         Self {
@@ -194,7 +194,7 @@ impl LawResult {
 
 impl FitResult {
     /// Makes the result from runs and the law; all other fields are empty.
-    pub fn of(of: &str, budget_bytes: u64, fit: &Fit, law: &Law) -> Self {
+    pub fn new(of: &str, budget_bytes: u64, fit: &Fit, law: &Law) -> Self {
         Self {
             settings: Settings::new(),
             premises: Vec::new(),
@@ -212,7 +212,7 @@ impl FitResult {
             warnings: Vec::new(),
             law: law.into(),
             tries: None,
-            runs: fit.tried.iter().map(|tried| TriedSize::of(tried, law, budget_bytes)).collect(),
+            runs: fit.tried.iter().map(|tried| TriedSize::from_tried(tried, law, budget_bytes)).collect(),
         }
     }
 

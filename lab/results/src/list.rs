@@ -40,12 +40,12 @@ pub struct ListedClaim {
 
 impl Default for ListResult {
     fn default() -> Self {
-        Self { experiments: ALL.iter().map(|experiment| ListedExperiment::of(*experiment)).collect() }
+        Self { experiments: ALL.iter().map(|experiment| ListedExperiment::from_experiment(*experiment)).collect() }
     }
 }
 
 impl ListedExperiment {
-    fn of(experiment: &dyn Experiment) -> Self {
+    fn from_experiment(experiment: &dyn Experiment) -> Self {
         let claims = experiment.claims().iter();
         Self {
             name: experiment.name().into(),

@@ -89,7 +89,7 @@ const RESERVED: usize = 2;
 
 impl OnCard {
     /// The figures of a process that uses these libraries; without a card no context counts.
-    pub fn of(held: Held, card: Option<&Card>, uses: Uses) -> Self {
+    pub fn new(held: Held, card: Option<&Card>, uses: Uses) -> Self {
         let Held { allocated_bytes, reserved, basis } = held;
         let tensors = Range {
             lower: allocated_bytes.min(reserved.lower),
@@ -186,14 +186,14 @@ mod tests {
         };
         let uses = Uses { cudnn: true, nccl: true };
         for card in [None, Card::named("rtx4090"), Card::named("h200")] {
-            let found = OnCard::of(held, card, uses);
+            let found = OnCard::new(held, card, uses);
             assert!(found.lower_bytes <= found.expected_bytes && found.expected_bytes <= found.upper_bytes);
             let sum: u64 = found.parts.iter().map(|part| part.expected_bytes).sum();
             assert_eq!(sum, found.expected_bytes);
             assert!(found.parts.iter().all(|part| !part.source.is_empty()));
             assert_eq!(found.figures_of == "process", card.is_some());
         }
-        let alone = OnCard::of(held, None, Uses::default());
+        let alone = OnCard::new(held, None, Uses::default());
         assert_eq!(alone.expected_bytes, gib(12));
         let [lower, upper] = [alone.lower_bytes, alone.upper_bytes].map(short);
         assert_eq!(alone.needed(), format!("12 GiB needed ({} to {upper})", lower.trim_end_matches(" GiB")));
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn less_than_the_tensors_may_be_reserved_by_a_card_that_was_below() {
         let held = Held { allocated_bytes: 1000, reserved: Basis::Requests.range(1000, 1000), basis: Basis::Requests };
-        let found = OnCard::of(held, None, Uses::default());
+        let found = OnCard::new(held, None, Uses::default());
         let band = Basis::Requests.band();
         assert_eq!(
             (found.lower_bytes, found.expected_bytes, found.upper_bytes),

@@ -17,7 +17,7 @@ pub struct OtherDevice {
 
 impl OtherDevice {
     /// Returns those of a snapshot that have memory or a trace.
-    pub fn of(snapshot: &Snapshot, shown: usize) -> Vec<Self> {
+    pub fn all_but(snapshot: &Snapshot, shown: usize) -> Vec<Self> {
         let used = snapshot.devices_in_use().into_iter().filter(|used| used.device != shown);
         used.map(|used| Self { device: used.device, peak_reserved: used.peak_reserved, failed: used.failed }).collect()
     }
@@ -47,7 +47,7 @@ impl OtherDevice {
 
     /// Names the shown device among several, after the name of a file; empty if it is the only one.
     pub(super) fn after_name(snapshot: &Snapshot, shown: usize) -> String {
-        let others = Self::of(snapshot, shown);
+        let others = Self::all_but(snapshot, shown);
         let listed: Vec<String> = others.iter().take(MOST).map(|other| other.device.to_string()).collect();
         if others.is_empty() { String::new() } else { format!(", device {shown} (others: {})", listed.join(", ")) }
     }
@@ -67,8 +67,8 @@ pub struct ChosenDevice {
 
 impl ChosenDevice {
     /// Of a snapshot.
-    pub fn of(snapshot: &Snapshot, device: usize) -> Self {
-        Self { device, others: OtherDevice::of(snapshot, device) }
+    pub fn from_snapshot(snapshot: &Snapshot, device: usize) -> Self {
+        Self { device, others: OtherDevice::all_but(snapshot, device) }
     }
 
     /// Names the device and the others in a line; `None` if it is the only one.

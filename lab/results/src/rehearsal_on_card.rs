@@ -36,7 +36,7 @@ impl RehearsalResult {
     pub fn figures_of(&self, (allocated_bytes, reserved_bytes): (u64, u64)) -> OnCard {
         let basis = self.basis();
         let reserved = basis.range(reserved_bytes, self.with_late_events().unwrap_or_default());
-        OnCard::of(Held { allocated_bytes, reserved, basis }, Card::named(&self.gpu.name), self.uses())
+        OnCard::new(Held { allocated_bytes, reserved, basis }, Card::named(&self.gpu.name), self.uses())
     }
 
     /// True if the upper figure fits, false if the lower one does not; `None` between the two, or if it is not known whether it fits.

@@ -161,7 +161,7 @@ pub struct PlanResult {
 }
 
 impl TraceResult {
-    fn of(trace: &Trace) -> Self {
+    fn from_trace(trace: &Trace) -> Self {
         Self {
             name: trace.name.clone(),
             format: trace.format.into(),
@@ -172,7 +172,7 @@ impl TraceResult {
 }
 
 impl PolicyResult {
-    fn of(name: &str, figures: &Figures, trace: &Trace) -> Self {
+    fn new(name: &str, figures: &Figures, trace: &Trace) -> Self {
         let calls = &figures.driver;
         let sample = |s: &lab_traces::replay::Sample| {
             [s.operation as u64, s.allocated_bytes, s.reserved_bytes, s.unused_bytes, s.inactive_split_bytes]
@@ -209,7 +209,7 @@ impl PolicyResult {
                 .map(String::from)
                 .to_vec(),
             samples: figures.samples.iter().map(sample).collect(),
-            plan: figures.certificate.as_ref().map(|plan| PlanResult::of(plan, figures.unforeseen)),
+            plan: figures.certificate.as_ref().map(|plan| PlanResult::from_certificate(plan, figures.unforeseen)),
         }
     }
 
@@ -263,7 +263,7 @@ impl PolicyResult {
 }
 
 impl PlanResult {
-    fn of(plan: &Certificate, unforeseen: u64) -> Self {
+    fn from_certificate(plan: &Certificate, unforeseen: u64) -> Self {
         Self {
             bytes: plan.plan_bytes,
             packing: plan.packing.into(),
@@ -306,7 +306,7 @@ const MAX_SERIES: usize = 7;
 
 impl ReplayResult {
     /// Makes the result from the figures of these policies for a trace; each policy has a name.
-    pub fn of(
+    pub fn new(
         trace: &Trace,
         bound: &LowerBound,
         settings: Settings,
@@ -314,7 +314,7 @@ impl ReplayResult {
         self_check: Option<&Agreement>,
     ) -> Self {
         Self {
-            trace: TraceResult::of(trace),
+            trace: TraceResult::from_trace(trace),
             settings,
             lower_bound: BoundResult {
                 bytes: bound.bytes,
@@ -323,7 +323,7 @@ impl ReplayResult {
             },
             self_check: self_check.map(SelfCheck::from),
             device: None,
-            policies: policies.iter().map(|(name, figures)| PolicyResult::of(name, figures, trace)).collect(),
+            policies: policies.iter().map(|(name, figures)| PolicyResult::new(name, figures, trace)).collect(),
         }
     }
 

@@ -71,7 +71,7 @@ pub struct PointOnCard {
 
 impl PointOnCard {
     /// The figures of a prediction.
-    pub fn of(found: &Prediction) -> Self {
+    pub fn from_prediction(found: &Prediction) -> Self {
         let OnCard { lower_bytes, expected_bytes, upper_bytes, basis, .. } = found.on_card;
         let (fits, missing_bytes) = (found.fits, found.needs.missing_bytes);
         Self { lower_bytes, expected_bytes, upper_bytes, fits, missing_bytes, basis }

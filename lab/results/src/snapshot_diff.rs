@@ -61,7 +61,7 @@ pub struct ChangedStack {
 
 impl SnapshotDiff {
     /// Converts a comparison.
-    pub fn of(
+    pub fn new(
         files: [String; 2],
         device: usize,
         [other_devices_before, other_devices]: [Vec<OtherDevice>; 2],

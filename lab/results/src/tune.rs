@@ -57,7 +57,7 @@ const BRIEF: usize = 4;
 
 impl TuneResult {
     /// Makes the result of a search in a file's recording.
-    pub fn of(file: &str, tuned: Tuned, releases: Releases, self_check: Option<SelfCheck>) -> Self {
+    pub fn new(file: &str, tuned: Tuned, releases: Releases, self_check: Option<SelfCheck>) -> Self {
         let (searched, held_out) = tuned.operations;
         Self {
             recorded: Some(tuned.recorded),

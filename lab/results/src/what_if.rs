@@ -26,7 +26,7 @@ const WORTH: f64 = 0.02;
 
 impl WhatIfResult {
     /// Of a replay.
-    pub fn of(found: WhatIf, capacity_bytes: Option<u64>) -> Self {
+    pub fn new(found: WhatIf, capacity_bytes: Option<u64>) -> Self {
         Self { self_check: (&found.check).into(), capacity_bytes, recorded: found.recorded, tried: found.tried }
     }
 

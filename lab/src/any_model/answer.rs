@@ -45,7 +45,7 @@ pub fn answer(chosen: ChosenNetwork, rehearsed: &Rehearsed, spec: &RunSpec) -> R
         prediction: Some(prediction(found, spec, (allocated, reserved), rank)),
         chosen: Some(chosen),
         rehearsal: Some(Box::new(found.clone())),
-        ..TrainResult::of(settings)
+        ..TrainResult::from_settings(settings)
     })
 }
 

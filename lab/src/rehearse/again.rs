@@ -76,7 +76,7 @@ impl Again<'_, '_> {
             ));
             return Ok(None);
         }
-        let Some(word) = BatchWord::of(&self.request.command) else {
+        let Some(word) = BatchWord::from_command(&self.request.command) else {
             let share = found
                 .share_that_fits()
                 .map_or(String::new(), |share| format!(", and about {:.0} % of it may fit", 100.0 * share));

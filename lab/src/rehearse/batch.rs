@@ -26,7 +26,7 @@ pub(super) struct BatchWord {
 
 impl BatchWord {
     /// Finds the word. Returns `None` unless exactly one word names a batch above 1.
-    pub(super) fn of(command: &[OsString]) -> Option<Self> {
+    pub(super) fn from_command(command: &[OsString]) -> Option<Self> {
         let words: Vec<&str> = command.iter().map(|word| word.to_str().unwrap_or_default()).collect();
         let mut found = (0..words.len()).filter_map(|at| Self::at(&words, at));
         let first = found.next()?;
@@ -86,7 +86,7 @@ mod tests {
 
     fn found(words: &str) -> Option<(String, u64)> {
         let command: Vec<OsString> = words.split(' ').map(Into::into).collect();
-        let word = BatchWord::of(&command)?;
+        let word = BatchWord::from_command(&command)?;
         let smaller = word.with(&command, 1).join(std::ffi::OsStr::new(" ")).into_string().unwrap();
         Some((smaller, word.value))
     }

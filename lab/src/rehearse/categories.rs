@@ -29,7 +29,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    pub(super) fn of(answer: &Answer) -> Self {
+    pub(super) fn from_answer(answer: &Answer) -> Self {
         let mut at: HashMap<u64, Vec<(i64, Role)>> = HashMap::new();
         for held in &answer.held {
             let kinds = [
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn an_address_is_of_a_kind_only_while_that_lives_there() {
         let held = Held { time_us: 10_000, gradient: vec![64], ..Held::default() };
-        let told = Told::of(&Answer { held: vec![held], ..Answer::default() });
+        let told = Told::from_answer(&Answer { held: vec![held], ..Answer::default() });
         let lives = [(1_000, 2_000), (5_000, 10_050), (11_000, i64::MAX)];
         assert_eq!(roles(&told, 64, &lives), [Role::Other, Role::Gradient, Role::Other], "before and after, another's");
         assert_eq!(roles(&told, 64, &[(1_000, 9_990), (9_995, i64::MAX)]), [Role::Other, Role::Gradient]);
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn what_a_backward_pass_lets_go_of_was_saved_for_it() {
         let backward = vec![(10_000, Some(20_000)), (30_000, None)];
-        let told = Told::of(&Answer { backward, inputs: vec![(7, 5_000)], ..Answer::default() });
+        let told = Told::from_answer(&Answer { backward, inputs: vec![(7, 5_000)], ..Answer::default() });
         let role = |address, made, freed| roles(&told, address, &[(made, freed)])[0];
         assert_eq!(role(64, 5_000, 15_000), Role::Activation);
         assert_eq!(role(64, 5_000, 9_000), Role::Other, "freed before");

@@ -30,7 +30,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(found: &Metadata) -> Self {
+    fn from_metadata(found: &Metadata) -> Self {
         let times = [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
         Self {
             inode: (found.dev(), found.ino()),
@@ -69,7 +69,7 @@ impl Before {
     pub(super) fn look(roots: Vec<PathBuf>, skipped: Vec<PathBuf>) -> Self {
         let mut entries = HashMap::new();
         let mut note = |path: PathBuf, found: &Metadata| {
-            entries.insert(path, Seen::of(found));
+            entries.insert(path, Seen::from_metadata(found));
         };
         let complete = walk(&roots, &skipped, TIME_BEFORE, &mut note);
         Self { roots, skipped, entries, complete, time: SystemTime::now() - CLOCK }
@@ -102,7 +102,7 @@ impl Before {
             if !looked_at.insert(path.clone()) {
                 return;
             }
-            let now = Seen::of(metadata);
+            let now = Seen::from_metadata(metadata);
             let what = match left.remove(path.as_path()) {
                 Some(before) if before == now => return,
                 Some(_) => "changed",

@@ -59,9 +59,16 @@ pub(super) struct Process {
 }
 
 impl Process {
-    fn of(answer: &Answer, path: PathBuf) -> Self {
+    fn from_answer(answer: &Answer, path: PathBuf) -> Self {
         let made = answer.cards.iter().map(|card| (card.index, card.made)).collect();
-        Self { rank: answer.rank, pid: answer.pid, path, told: Told::of(answer), lines: answer.lines.clone(), made }
+        Self {
+            rank: answer.rank,
+            pid: answer.pid,
+            path,
+            told: Told::from_answer(answer),
+            lines: answer.lines.clone(),
+            made,
+        }
     }
 
     /// Reads the snapshot, and adds the lines of the backward pass.
@@ -95,7 +102,7 @@ const MOST_OTHERS: usize = 7;
 impl Rehearsed {
     /// Returns a Python that looked for PyTorch and has none, if none of the run has it.
     pub fn without_torch(&self) -> Option<NoTorch> {
-        self.result.torch.is_none().then(|| NoTorch::of(&self.folder)).flatten()
+        self.result.torch.is_none().then(|| NoTorch::read(&self.folder)).flatten()
     }
 
     /// Returns the ranks of the processes that wrote a snapshot, sorted.
@@ -244,7 +251,7 @@ pub(super) fn collect(request: &Request, folder: Folder, caches: &Caches, ran: R
     };
     let process = |answer: &Answer| {
         let path = answers::snapshot(&folder, answer.pid)?;
-        Some(Process::of(answer, path))
+        Some(Process::from_answer(answer, path))
     };
     let processes = answers.iter().filter_map(process).collect();
     let interrupted = followed.ending == Ending::Interrupted;
@@ -305,7 +312,7 @@ fn ranks_of(
     requested: &RequestedCard,
     problems: &mut Vec<String>,
 ) -> Vec<RehearsedRank> {
-    let snapshot = match answers::snapshot(folder, answer.pid).map(|path| Process::of(answer, path).open()) {
+    let snapshot = match answers::snapshot(folder, answer.pid).map(|path| Process::from_answer(answer, path).open()) {
         Some(Ok(snapshot)) => Some(snapshot),
         Some(Err(error)) => {
             problems.push(format!("the snapshot of rank {} cannot be read: {error}", answer.rank));
@@ -313,7 +320,7 @@ fn ranks_of(
         }
         None => None,
     };
-    let (working, told) = (working_folder(), Told::of(answer));
+    let (working, told) = (working_folder(), Told::from_answer(answer));
     let of_card = |card: &answers::Card| {
         let oom = answer.oom.as_ref().filter(|oom| oom.card == card.index);
         let held = snapshot.as_ref().map(|snapshot| {

@@ -122,8 +122,10 @@ fn trend(course: &Course, lines: &[GrowingLine], full: Option<u64>, answer: &Ans
 
 /// Sums what grows by line of the script, most first.
 fn lines(snapshot: &Snapshot, answer: &Answer, device: usize, growing: &[&Growth], folder: &str) -> Vec<GrowingLine> {
-    let stacks: HashMap<u64, _> =
-        lives(snapshot, device).into_iter().map(|life| (life.address, Place::of(snapshot, life.stack))).collect();
+    let stacks: HashMap<u64, _> = lives(snapshot, device)
+        .into_iter()
+        .map(|life| (life.address, Place::from_stack(snapshot, life.stack)))
+        .collect();
     let same = |one: &Place, other: &Place| one.own == other.own && one.library == other.library;
     let holder_of = |place: &Place| {
         let holders = answer.growth.holders.iter().filter(|holder| holder.card == device);
@@ -136,7 +138,7 @@ fn lines(snapshot: &Snapshot, answer: &Answer, device: usize, growing: &[&Growth
     };
     let mut lines: Vec<(Place, GrowingLine)> = Vec::new();
     for growth in growing {
-        let place = Place::of(snapshot, growth.stack);
+        let place = Place::from_stack(snapshot, growth.stack);
         let per_step = growth.bytes_per_step();
         if let Some((_, line)) = lines.iter_mut().find(|(known, _)| same(known, &place)) {
             line.bytes_per_step = line.bytes_per_step.saturating_add(per_step);

@@ -23,7 +23,7 @@ pub struct NoTorch {
 
 impl NoTorch {
     /// Finds one among the processes of a run; `None` if each that looked for PyTorch has it.
-    pub(super) fn of(folder: &Folder) -> Option<Self> {
+    pub(super) fn read(folder: &Folder) -> Option<Self> {
         let program = answers::without_torch(folder)?;
         let working = std::env::current_dir().unwrap_or_default();
         let other = with_package(PACKAGE, &working, &of_process).filter(|other| *other != Path::new(&program));
@@ -51,7 +51,7 @@ impl NoTorch {
 /// Says which Python has no PyTorch, and how to start the command with one that has; `None` if each that looked for it has it.
 pub(super) fn problem(folder: &Folder, request: &Request) -> Option<String> {
     let words: Vec<String> = request.command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
-    Some(NoTorch::of(folder)?.sentence(|python, folder| again(python, folder, &request.card.spelled, &words)))
+    Some(NoTorch::read(folder)?.sentence(|python, folder| again(python, folder, &request.card.spelled, &words)))
 }
 
 /// The same command with another Python.

@@ -33,7 +33,7 @@ pub fn rehearse(request: &Request, watch: &mut Watch) -> Result<Rehearsed> {
     found.result.add_figures();
     // The longer run shows more than the one that ran out of memory. A run that failed or was interrupted proposes nothing.
     if found.result.fits_so_far().is_some() {
-        found.result.what_if = settings::of(with_enough.as_ref().unwrap_or(&found), &request.card);
+        found.result.what_if = settings::proposed(with_enough.as_ref().unwrap_or(&found), &request.card);
     }
     found.with_enough = with_enough.map(Box::new);
     Ok(found)

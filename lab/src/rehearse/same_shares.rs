@@ -88,7 +88,7 @@ fn the_answer_the_page_and_the_snapshot_have_the_same_categories() {
     let mut file = Vec::new();
     found.write_snapshot(0, &mut file).unwrap();
     let written = Snapshot::read("written", file.as_slice()).unwrap();
-    let (guesses, peak) = (Guesses::of(&written, 0), written.peak(0).event);
+    let (guesses, peak) = (Guesses::from_snapshot(&written, 0), written.peak(0).event);
     assert!(guesses.roles_are_told);
     let mut kept = Shares::new();
     for (life, role) in guesses.lives.iter().zip(&guesses.roles).filter(|(life, _)| life.lives_after(peak)) {

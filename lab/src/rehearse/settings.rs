@@ -10,7 +10,7 @@ use super::request::RequestedCard;
 const MAX_REPLAYED: usize = 500_000;
 
 /// Replays the process of [`Rehearsed::largest`] on a card. Returns `None` if it cannot be replayed.
-pub(super) fn of(run: &Rehearsed, card: &RequestedCard) -> Option<WhatIfResult> {
+pub(super) fn proposed(run: &Rehearsed, card: &RequestedCard) -> Option<WhatIfResult> {
     let (process, rank) = run.largest()?;
     let snapshot = open(&process.path).ok()?;
     if snapshot.trace(rank.gpu).len() > MAX_REPLAYED {
@@ -18,5 +18,5 @@ pub(super) fn of(run: &Rehearsed, card: &RequestedCard) -> Option<WhatIfResult> 
     }
     let capacity = Some(card.room());
     let found = what_if(&snapshot, rank.gpu, capacity).ok()?;
-    Some(WhatIfResult::of(found, capacity))
+    Some(WhatIfResult::new(found, capacity))
 }

@@ -40,7 +40,7 @@ impl Script {
 }
 
 /// All changes that are not in force.
-pub(super) fn of(spec: &RunSpec, session: &Session, tensors: u64) -> Vec<Change> {
+pub(super) fn proposed(spec: &RunSpec, session: &Session, tensors: u64) -> Vec<Change> {
     let run = &session.run;
     let script = Script::of_run(spec, session);
     let mut changes = shorter(spec, session, script);

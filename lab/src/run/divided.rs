@@ -29,7 +29,7 @@ impl Divided {
     ///
     /// # Errors
     /// [`Error::Usage`] naming a field that cannot be combined with the division.
-    pub fn of(spec: &RunSpec, session: Session) -> Result<Self> {
+    pub fn from_spec(spec: &RunSpec, session: Session) -> Result<Self> {
         spec.check()?;
         let parallel = &spec.parallel;
         let stage = parallel.zero.and_then(|stage| Stage::ALL.get(usize::from(stage)).copied()).unwrap_or_default();

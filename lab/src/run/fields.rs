@@ -307,22 +307,23 @@ mod tests {
 
     use super::*;
 
-    fn of(fields: &Value) -> Result<RunSpec> {
+    fn read_spec(fields: &Value) -> Result<RunSpec> {
         RunSpec::of_fields(fields.as_object().unwrap())
     }
 
     #[test]
     fn fields_are_edited_by_name_as_they_would_be_typed() {
         let spec =
-            of(&json!({ "model": "gpt", "batch": "4", "tied": true, "lr": "0.5", "memory-limit": "2GiB" })).unwrap();
+            read_spec(&json!({ "model": "gpt", "batch": "4", "tied": true, "lr": "0.5", "memory-limit": "2GiB" }))
+                .unwrap();
         assert_eq!((spec.model.name(), spec.training.batch, spec.model.tied), ("gpt", Some(4), true));
         assert_eq!((spec.training.lr, spec.fields()["memory-limit"].as_u64()), (Some(0.5), Some(2 << 30)));
         let other = spec.with([("model-file", &json!("m.toml")), ("batch", &Value::Null)]).unwrap();
         assert!(other.model.model.is_none() && other.training.batch.is_none() && other.model.tied);
-        let four = of(&json!({ "load-in-4bit": true, "load-in-8bit": false })).unwrap();
+        let four = read_spec(&json!({ "load-in-4bit": true, "load-in-8bit": false })).unwrap();
         let eight = four.with([("load-in-8bit", &json!(true))]).unwrap();
         assert!(four.model.load_in_4bit && eight.model.load_in_8bit && !eight.model.load_in_4bit);
-        assert!(of(&json!({ "load-in-4bit": true, "load-in-8bit": true })).is_err());
+        assert!(read_spec(&json!({ "load-in-4bit": true, "load-in-8bit": true })).is_err());
         assert_eq!(RunSpec::of_fields(&other.said()).unwrap(), other);
     }
 
@@ -343,7 +344,7 @@ mod tests {
             }"#,
         )
         .unwrap();
-        let said = of(&all).unwrap().said();
+        let said = read_spec(&all).unwrap().said();
         assert_eq!(Value::Object(said), all);
         let names: Vec<String> = RunSpec::default().fields().keys().cloned().collect();
         let untried: Vec<&String> = names.iter().filter(|name| all.get(name.as_str()).is_none()).collect();
@@ -364,7 +365,7 @@ mod tests {
 
     #[test]
     fn earlier_files_name_both_schedules_alike() {
-        let spec = of(&json!({ "devices": "meta:0,meta:1", "schedule": "gpipe" })).unwrap();
+        let spec = read_spec(&json!({ "devices": "meta:0,meta:1", "schedule": "gpipe" })).unwrap();
         assert_eq!((spec.parallel.pipeline_schedule, spec.training.schedule), (Some(pipeline::Schedule::Gpipe), None));
     }
 
@@ -378,7 +379,7 @@ mod tests {
             (json!({ "optimizer": "nosuch" }), "optimizer: unknown optimizer \"nosuch\"; known: sgd, momentum"),
             (json!({ "memory-limit": "8" }), "memory-limit: 8 bytes? Say a unit"),
         ] {
-            let error = of(&fields).unwrap_err().to_string();
+            let error = read_spec(&fields).unwrap_err().to_string();
             assert!(error.starts_with(message), "{fields}: {error}");
         }
         for (fields, message) in [
@@ -388,7 +389,7 @@ mod tests {
             (json!({ "batch": 0 }), "batch: must be at least 1"),
             (json!({ "zero": 4 }), "zero: there are stages 0 to 3"),
         ] {
-            assert_eq!(of(&fields).unwrap().check().unwrap_err().to_string(), message);
+            assert_eq!(read_spec(&fields).unwrap().check().unwrap_err().to_string(), message);
         }
     }
 }

@@ -42,7 +42,7 @@ impl Session {
         let run = RunSettings { rows: RowsKept::Ends, ..self.run.clone() };
         let beginning = &mut Continuation::default();
         let result = self.network.train(&device, &run, &self.source, beginning, &mut |_| flow(stop))?;
-        let taken = device.with_ledger(|ledger| Footprint::of(ledger, result.usage.allocated_bytes()));
+        let taken = device.with_ledger(|ledger| Footprint::from_ledger(ledger, result.usage.allocated_bytes()));
         Ok((!result.interrupted).then(|| (taken, device.deviations())))
     }
 }

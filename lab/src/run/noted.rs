@@ -179,7 +179,7 @@ impl<'a> Noted<'a> {
             (Some(found), _) => found,
             (None, None) => course(&Dry::Alone(&resolve(&spec, self.backends)?), 0, room, self.stop)?,
             (None, Some(_)) => {
-                let divided = Divided::of(&spec, resolve(&spec.undivided(), self.backends)?)?;
+                let divided = Divided::from_spec(&spec, resolve(&spec.undivided(), self.backends)?)?;
                 course(&Dry::Rank(&divided), 0, room, self.stop)?
             }
         };

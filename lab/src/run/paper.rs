@@ -303,7 +303,7 @@ impl<'a> Paper<'a> {
     /// # Errors
     /// Fields that cannot be read or combined.
     pub fn divided(&self, spec: &RunSpec) -> Result<Divided> {
-        Divided::of(spec, self.session(spec)?)
+        Divided::from_spec(spec, self.session(spec)?)
     }
 
     /// The dry run; of a divided one, its form on one device.

@@ -54,7 +54,7 @@ fn of_transformers(model: &ModelSpec, file: &str, saved_by: Option<Release>) -> 
     Premise { name: "transformers".into(), value: format!("transformers {release}"), source }
 }
 
-pub(super) fn of(network: &Network, run: &RunSettings, spec: &RunSpec, of_file: OfFile) -> Vec<Premise> {
+pub(super) fn all(network: &Network, run: &RunSettings, spec: &RunSpec, of_file: OfFile) -> Vec<Premise> {
     let (model, training) = (&spec.model, &spec.training);
     let file = model.model_file.as_ref().and_then(|path| path.file_name()).map(|name| name.display().to_string());
     let file = file.or_else(|| model.model.clone()).unwrap_or_default();

@@ -148,7 +148,7 @@ impl Requests {
         if self.begins.len() != self.ends.len() * MICRO_BATCHES {
             return None;
         }
-        let numbers = Numbers::of(self.operations());
+        let numbers = Numbers::from_operations(self.operations());
         let last = |begins: &[usize]| {
             let second = begins[1]..begins[2];
             let part = begins[2]..begins[2] + second.len();
@@ -164,7 +164,7 @@ impl Requests {
     pub(super) fn repeating(mut self, period: usize) -> Option<Self> {
         let end = *self.ends.last()?;
         let start = *self.ends.get(self.steps().checked_sub(period + 1)?)?;
-        let numbers = Numbers::of(self.operations());
+        let numbers = Numbers::from_operations(self.operations());
         let pairs = numbers.replaced(start, end)?;
         self.again = Some(Again { part: start..end, before: numbers.before[start], pairs });
         Some(self)
@@ -307,7 +307,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn of(all: &[Operation]) -> Self {
+    fn from_operations(all: &[Operation]) -> Self {
         let mut numbers = Self { before: Vec::with_capacity(all.len() + 1), sizes: Vec::new(), freed: Vec::new() };
         for (at, request) in all.iter().enumerate() {
             numbers.before.push(numbers.sizes.len() as u32);

@@ -48,7 +48,7 @@ pub fn resolve(spec: &RunSpec, backends: &'static [Entry]) -> Result<Session> {
     let steps_said = spec.training.steps.or(says.steps).or(of_a_data_set);
     let run = RunSettings { steps: steps_said.unwrap_or(own_steps), ..run };
     let of_file = OfFile { precision: says.precision.is_some(), batch: says.batch.is_some() };
-    let mut premises = premises::of(&network, &run, spec, of_file);
+    let mut premises = premises::all(&network, &run, spec, of_file);
     premises.extend(profile::environment(&spec.profile));
     let (target, remarks) = target(&with_seed(spec, run.seed), backends)?;
     computed(spec, &run, &target)?;
@@ -63,7 +63,7 @@ pub fn resolve(spec: &RunSpec, backends: &'static [Entry]) -> Result<Session> {
 /// Those of [`resolve`] that concern the device.
 pub fn target(spec: &RunSpec, backends: &'static [Entry]) -> Result<(Target, Vec<Remark>)> {
     spec.check()?;
-    let (target, remarks) = Target::of(spec, backends)?;
+    let (target, remarks) = Target::from_spec(spec, backends)?;
     Ok((profile::counted(target, spec, backends)?, remarks))
 }
 

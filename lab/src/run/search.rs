@@ -165,7 +165,7 @@ impl Search<'_> {
         let within = self.spec.clone().on_paper_in(room);
         let fit = largest(&self.runs(&within, &deviations), room, self.maximum)?;
         let end = fit.largest.map_or(1, |largest| (largest + 1).min(self.maximum));
-        let law = Law::of(&self.runs(&self.spec.clone().of_few_steps(), &deviations), 1, end)?;
+        let law = Law::from_run(&self.runs(&self.spec.clone().of_few_steps(), &deviations), 1, end)?;
         let perhaps = self.perhaps(&fit)?;
         let with_cudnn = self.with_cudnn(budget_bytes, &fit, deviations.get())?;
         let is_named = with_cudnn.as_ref().is_some_and(|found| found.named_by.is_some());

@@ -47,7 +47,7 @@ impl Target {
     ///
     /// # Errors
     /// A device that does not exist or lacks a requested feature; settings that the allocator does not understand.
-    pub(super) fn of(spec: &RunSpec, backends: &'static [Entry]) -> Result<(Self, Vec<Remark>)> {
+    pub(super) fn from_spec(spec: &RunSpec, backends: &'static [Entry]) -> Result<(Self, Vec<Remark>)> {
         let caching = caching(&spec.allocator)?;
         let index = spec.device.device.unwrap_or(0);
         let (place, remarks) = match &spec.device.backend {
@@ -267,7 +267,7 @@ impl Target {
             Place::Backend(_, index) => *index,
             Place::Card(_) => 0,
         };
-        DeviceInfo::of(device.backend(), index)
+        DeviceInfo::from_backend(device.backend(), index)
     }
 }
 

@@ -43,7 +43,7 @@ impl Technique {
 /// # Errors
 /// All errors except that a network cannot have a technique.
 pub fn all(paper: &Paper<'_>, spec: &RunSpec, session: &Session) -> Result<Vec<Technique>> {
-    let mut options = Options::of(changes::of(spec, session, paper.before_training(spec)?.tensors));
+    let mut options = Options::from_changes(changes::proposed(spec, session, paper.before_training(spec)?.tensors));
     // As many steps as the others have, so that they can be compared: reserved memory may grow a little with each step.
     let mut variants = vec![(AS_IT_IS.to_string(), spec.clone())];
     variants.extend(options.singles.iter().map(|single| with(spec, &[single])));
@@ -88,7 +88,7 @@ struct Options {
 }
 
 impl Options {
-    fn of(changes: Vec<Change>) -> Self {
+    fn from_changes(changes: Vec<Change>) -> Self {
         let last = changes.iter().rposition(|change| change.axis() == Axis::Split);
         let mut seen = Vec::new();
         let mut stays = |place: usize, change: &Change| match change.axis() {

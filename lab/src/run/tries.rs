@@ -133,7 +133,7 @@ impl TrySearch<'_> {
     }
 
     fn changes(&self, tensors: u64) -> Vec<Change> {
-        let mut all = changes::of(self.spec, self.session, tensors);
+        let mut all = changes::proposed(self.spec, self.session, tensors);
         all.retain(Change::may_save);
         all
     }

@@ -172,7 +172,7 @@ pub(super) struct Exporter {
 
 impl Exporter {
     /// Reads a version; `None` for one that no known release is near.
-    fn of(version: String) -> Option<Self> {
+    fn from_version(version: String) -> Option<Self> {
         let minor: u32 = version.strip_prefix("2.")?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
         let known = Release::ALL.into_iter().rev().find(|release| release.minor <= minor)?;
         Some(Self { version, counted: known })
@@ -188,10 +188,10 @@ impl ModelSpec {
     /// The release that exported the network; `None` for a network that is not an export, or of a file that does not say.
     pub(super) fn exporter(&self) -> Option<Exporter> {
         if let Some(graph) = &self.graph {
-            return Exporter::of(self.reads.torch_of_graph(graph, &self.shown_name())?);
+            return Exporter::from_version(self.reads.torch_of_graph(graph, &self.shown_name())?);
         }
         let path = self.model_file.as_deref().filter(|path| exported::is_export(path))?;
-        Exporter::of(self.reads.torch(path)?)
+        Exporter::from_version(self.reads.torch(path)?)
     }
 }
 

@@ -31,7 +31,7 @@ fn rows(session: &Session) -> Vec<Row> {
 fn every_figure_is_that_of_the_release_that_exported_the_network() {
     for name in NAMES {
         let name = format!("torch-2.15/{name}");
-        let (folder, recording) = (tempfile::tempdir().unwrap(), Recording::of(&name));
+        let (folder, recording) = (tempfile::tempdir().unwrap(), Recording::read(&name));
         let path = archives::unpacked(&golden(&format!("{name}.pt2.gz")), folder.path(), "net");
         for (batch, theirs) in &recording.runs {
             let mut fields = json!({"batch": batch});

@@ -30,7 +30,7 @@ pub(crate) fn rows_and_host(spec: &RunSpec) -> lab::Result<(Vec<Row>, HostUsage)
         let device = session.target.open()?;
         return Ok((session.train(&device, on_step)?.rows, device.host().usage()));
     }
-    let divided = Divided::of(spec, session)?;
+    let divided = Divided::from_spec(spec, session)?;
     let result = divided.train(&divided.open(false)?, on_step)?;
     Ok((result.ranks.into_iter().next().unwrap().rows, HostUsage::default()))
 }

@@ -300,7 +300,7 @@ fn an_average_is_kept_on_a_device_that_computes() {
     let adamw = OptimizerSettings::new(OptimizerKind::AdamW, 1e-3);
     let settings = RunSettings { ema: Some(Ema::Model), ..RunSettings::new(2, 3, adamw) };
     let device = Device::builder(Arc::new(Cpu::new().unwrap())).build();
-    let mut trainer = Trainer::of(&*network, &device, &settings, Source::Synthetic { seed: 0 }, "").unwrap();
+    let mut trainer = Trainer::build(&*network, &device, &settings, Source::Synthetic { seed: 0 }, "").unwrap();
     for step in 0..3 {
         assert!(trainer.step(step).unwrap().unwrap().is_finite());
     }

@@ -47,7 +47,7 @@ pub(crate) fn run(
     device: Device,
 ) -> lab::Result<(Vec<Event>, Vec<f64>)> {
     let network = architecture(name, options)?;
-    let mut trainer = Trainer::of(&*network, &device, settings, Source::Synthetic { seed: 5 }, "")?;
+    let mut trainer = Trainer::build(&*network, &device, settings, Source::Synthetic { seed: 5 }, "")?;
     let losses = (0..settings.steps).map(|step| trainer.step(step)).collect::<lab::Result<Vec<_>>>()?;
     trainer.finish(Some("end"));
     let events = device.with_ledger(|ledger| ledger.history().to_vec());

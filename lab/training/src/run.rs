@@ -185,7 +185,7 @@ impl Steps {
 /// Trains a model from its first to its last step, calling `progress` after each. A break stops the run and keeps what was measured.
 ///
 /// # Errors
-/// Those of [`Trainer::of`] and [`Trainer::step`], with what was measured before.
+/// Those of [`Trainer::build`] and [`Trainer::step`], with what was measured before.
 pub fn train(
     architecture: &dyn Architecture,
     device: &Device,
@@ -210,7 +210,7 @@ pub fn train_from(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<RunResult, Failed> {
     continuation.check(device)?;
-    let trainer = Trainer::of(architecture, device, settings, source, "")?;
+    let trainer = Trainer::build(architecture, device, settings, source, "")?;
     run(trainer, device, continuation, progress)
 }
 

@@ -134,7 +134,7 @@ pub struct Schedule {
 
 impl Default for Schedule {
     fn default() -> Self {
-        Self::of(Phase::USUAL.to_vec(), "s")
+        Self::in_order(Phase::USUAL.to_vec(), "s")
     }
 }
 
@@ -151,7 +151,7 @@ pub(super) enum Turn {
 
 impl Schedule {
     /// Returns a schedule with these phases in this order, and a row after each.
-    pub fn of(order: Vec<Phase>, prefix: impl Into<String>) -> Self {
+    pub fn in_order(order: Vec<Phase>, prefix: impl Into<String>) -> Self {
         let rows =
             order.iter().filter(|phase| !matches!(phase, Phase::ExitAutocast | Phase::AddLoss | Phase::AllReduce));
         let rows = rows.map(|&phase| RowAfter { phase, label: phase.name().into() }).collect();
@@ -173,7 +173,7 @@ impl Schedule {
     /// [`Error::Usage`] for an unknown or repeated phase, or an order that cannot work.
     pub fn new(names: &[String], prefix: impl Into<String>) -> Result<Self> {
         let order: Result<Vec<Phase>> = names.iter().map(|name| Phase::parse(name)).collect();
-        let schedule = Self::of(order?, prefix);
+        let schedule = Self::in_order(order?, prefix);
         schedule.check()?;
         Ok(schedule)
     }

@@ -28,7 +28,7 @@ impl Trainer {
     ///
     /// # Errors
     /// [`Error::Usage`](lab_base::error::Error::Usage) for settings that cannot work; those of the device.
-    pub fn of(
+    pub fn build(
         architecture: &dyn Architecture,
         device: &Device,
         settings: &RunSettings,

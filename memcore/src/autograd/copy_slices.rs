@@ -33,7 +33,7 @@ pub fn written_through(base: &Tensor, written: &Tensor) -> Result<Tensor> {
     }
     let others = inner.next_edges().iter().skip(1).cloned();
     let next = std::iter::once(base.edge().cloned()).chain(others).collect();
-    let part = Part::of(base.array(), written.array());
+    let part = Part::new(base.array(), written.array());
     let function = CopySlices { part, inner: Arc::clone(inner) };
     let node = Node::new(base.device().clone(), Box::new(function), 1, next, Vec::new(), Vec::new());
     Ok(Tensor::with_edge(base.array().clone(), Edge::Node(node, 0)))
@@ -44,7 +44,7 @@ pub fn written_through(base: &Tensor, written: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// Those of recording.
 pub fn seen_anew(base: &Tensor, view: &Array) -> Result<Tensor> {
-    let part = Part::of(base.array(), view);
+    let part = Part::new(base.array(), view);
     let dims = base.dims().to_vec();
     record(view.clone(), &[base], |_| Ok(Box::new(AsStridedBackward { part, dims })))
 }
@@ -56,7 +56,7 @@ struct Part {
 }
 
 impl Part {
-    fn of(base: &Array, view: &Array) -> Self {
+    fn new(base: &Array, view: &Array) -> Self {
         Self { view: *view.layout(), start: view.start_after(base) }
     }
 }

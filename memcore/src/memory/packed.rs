@@ -194,7 +194,7 @@ struct Place {
 
 impl Place {
     #[inline]
-    fn of(origin: &Origin) -> Self {
+    fn from_origin(origin: &Origin) -> Self {
         let Origin { scope: ScopeId(scope), op, node, phase: PhaseId(phase) } = *origin;
         let node = node.map_or((0, 0), |node| (node.as_ptr() as usize, node.len()));
         Self { op: op.as_ptr() as usize, node: node.0, lengths: (op.len() as u32, node.1 as u32), scope, phase }
@@ -226,7 +226,7 @@ impl Origins {
     /// The number of an origin, above the bits of kind and category.
     #[inline]
     fn tag(&mut self, origin: &Origin) -> Option<u32> {
-        let place = Place::of(origin);
+        let place = Place::from_origin(origin);
         let slot = place.slot();
         let (recent, number) = &self.recent[slot];
         let number = if *recent == place { *number } else { self.look_up(place, slot, origin) };

@@ -106,7 +106,7 @@ impl Tlsf {
 }
 
 impl TwoLevels {
-    fn of(&mut self, stream: Stream) -> usize {
+    fn index_for(&mut self, stream: Stream) -> usize {
         if let Some(at) = self.streams.iter().position(|(owner, _)| *owner == stream) {
             return at;
         }
@@ -132,7 +132,7 @@ impl Fit for TwoLevels {
 
     fn insert(&mut self, block: FreeBlock) {
         let (level, class) = class(block.bytes);
-        let at = self.of(block.stream);
+        let at = self.index_for(block.stream);
         let index = &mut self.streams[at].1;
         let head = std::mem::replace(&mut index.heads[level][class], block.index);
         index.levels |= 1 << level;
@@ -156,7 +156,7 @@ impl Fit for TwoLevels {
             self.links[prev as usize].next = next;
             return;
         }
-        let at = self.of(block.stream);
+        let at = self.index_for(block.stream);
         let index = &mut self.streams[at].1;
         index.heads[level][class] = next;
         if next == NONE {

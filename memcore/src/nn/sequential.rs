@@ -26,7 +26,7 @@ impl Sequential {
     }
 
     /// Creates a chain of these modules, in this order.
-    pub fn of(modules: Vec<Box<dyn Module>>) -> Self {
+    pub fn from_modules(modules: Vec<Box<dyn Module>>) -> Self {
         Self { modules }
     }
 

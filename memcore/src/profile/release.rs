@@ -13,15 +13,15 @@ pub struct Release {
 impl Release {
     /// All releases that have profiles.
     pub const ALL: [Self; 9] = [
-        Self::of(7),
-        Self::of(8),
-        Self::of(9),
-        Self::of(10),
-        Self::of(11),
-        Self::of(12),
-        Self::of(13),
-        Self::of(14),
-        Self::of(15),
+        Self::from_minor(7),
+        Self::from_minor(8),
+        Self::from_minor(9),
+        Self::from_minor(10),
+        Self::from_minor(11),
+        Self::from_minor(12),
+        Self::from_minor(13),
+        Self::from_minor(14),
+        Self::from_minor(15),
     ];
 
     /// Parses the name of a release without a card, such as `torch-2.13`.
@@ -32,7 +32,7 @@ impl Release {
     }
 
     /// The release 2.`minor`.
-    pub(super) const fn of(minor: u32) -> Self {
+    pub(super) const fn from_minor(minor: u32) -> Self {
         Self { minor }
     }
 

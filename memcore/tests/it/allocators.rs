@@ -437,7 +437,7 @@ fn a_plan_serves_its_own_run_at_the_bound_and_other_runs_rightly() {
         }
     }
     let run = lifetimes(books.ledger.history());
-    let (plan, bound) = (pack(&run), Bound::of(&run));
+    let (plan, bound) = (pack(&run), Bound::from_lifetimes(&run));
     assert!(bound.check(&run) && plan.check(&run).is_ok() && plan.bytes >= bound.bytes);
     assert!(plan.bytes <= books.allocator.stats().reserved_bytes.all.peak);
 

@@ -38,7 +38,7 @@ pub(super) fn create(name: String, ranks: c_int, rank: c_int, card: c_int) -> Op
         return None;
     }
     let made = handles::new();
-    let members = members::of(&name).filter(|members| members.len() == ranks as usize);
+    let members = members::members(&name).filter(|members| members.len() == ranks as usize);
     communicators().insert(made, Communicator { ranks, rank, card, name, members, children: 0 });
     Some(made)
 }

@@ -33,7 +33,7 @@ pub(super) fn tell(name: String, ranks: Vec<u32>) {
     MEMBERS.lock().unwrap_or_else(PoisonError::into_inner).insert(name, ranks);
 }
 
-pub(super) fn of(name: &str) -> Option<Vec<u32>> {
+pub(super) fn members(name: &str) -> Option<Vec<u32>> {
     MEMBERS.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
 }
 

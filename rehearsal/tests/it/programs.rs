@@ -16,11 +16,11 @@ struct Program {
 
 impl Program {
     fn compile() -> Self {
-        Self::of("program.c")
+        Self::new("program.c")
     }
 
     /// Compiles a file of `tests/c`.
-    fn of(source: &str) -> Self {
+    fn new(source: &str) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("rehearsal-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -203,7 +203,7 @@ fn processes_share_a_card() {
 
 #[test]
 fn ranks_of_one_machine_hear_from_each_other() {
-    let program = Program::of("ranks.c");
+    let program = Program::new("ranks.c");
     let file = program.file("shared");
     run(&program, &[], &[("VRAMLAB_REHEARSAL_SHARED", &file)]);
     // Without a place to meet, each rank receives what it sent itself.
@@ -212,7 +212,7 @@ fn ranks_of_one_machine_hear_from_each_other() {
 
 #[test]
 fn ranks_that_were_not_started_send_what_the_others_do() {
-    let program = Program::of("ranks.c");
+    let program = Program::new("ranks.c");
     let (folder, log) = (program.file("meeting"), program.file("log"));
     let ran = ["VRAMLAB_REHEARSAL_RANKS", "VRAMLAB_REHEARSAL_STARTED", "VRAMLAB_REHEARSAL_LOG"];
     run(&program, &[], &[(ran[0], &folder), (ran[1], "0,2"), (ran[2], &log)]);

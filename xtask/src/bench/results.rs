@@ -61,7 +61,7 @@ impl Results {
 
     /// The newest file with a row whose name begins with `prefix`.
     pub fn newest(&self, prefix: &str) -> Option<&File> {
-        self.benches.iter().find(|file| file.of(prefix).next().is_some())
+        self.benches.iter().find(|file| file.starting_with(prefix).next().is_some())
     }
 }
 
@@ -89,7 +89,7 @@ fn of_lines(name: String, text: &str) -> anyhow::Result<File> {
 
 impl File {
     /// The rows whose name begins with `prefix`, with the rest of the name.
-    pub fn of<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a Value)> {
+    pub fn starting_with<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a Value)> {
         self.rows.iter().filter_map(move |row| Some((row["bench"].as_str()?.strip_prefix(prefix)?, row)))
     }
 

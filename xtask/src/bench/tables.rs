@@ -70,14 +70,14 @@ fn source(file: &File) -> String {
 }
 
 fn prediction(file: &File) -> String {
-    let gpt2 = file.of("dry_run/gpt2").next().and_then(|(_, row)| row["ns"].as_f64());
+    let gpt2 = file.starting_with("dry_run/gpt2").next().and_then(|(_, row)| row["ns"].as_f64());
     gpt2.map_or_else(String::new, |ns| format!("Predicting GPT-2's training takes {}.\n", time(ns)))
 }
 
 /// One column of times, after the names.
 fn times(file: &File, prefix: &str, what: &str) -> String {
     let row = |(name, row): (&str, &Value)| vec![format!("`{name}`"), or_dash(row["ns"].as_f64().map(time))];
-    markdown(&strings([what, "time"]), &file.of(prefix).map(row).collect::<Vec<_>>())
+    markdown(&strings([what, "time"]), &file.starting_with(prefix).map(row).collect::<Vec<_>>())
 }
 
 fn dry_runs(file: &File) -> String {
@@ -88,7 +88,7 @@ fn dry_runs(file: &File) -> String {
 fn training(file: &File) -> String {
     let mut devices: Vec<&str> = Vec::new();
     let mut names: Vec<&str> = Vec::new();
-    for (device, name) in file.of("training/").filter_map(|(rest, _)| rest.split_once('/')) {
+    for (device, name) in file.starting_with("training/").filter_map(|(rest, _)| rest.split_once('/')) {
         for (list, item) in [(&mut devices, device), (&mut names, name)] {
             if !list.contains(&item) {
                 list.push(item);
@@ -111,7 +111,7 @@ fn accounting(file: &File) -> String {
         Some(vec![format!("`{name}`"), time(row["ns_without"].as_f64()?), time(row["ns"].as_f64()?), adds])
     };
     let columns = strings(["a step of", "totals alone", "every event kept", "adds"]);
-    markdown(&columns, &file.of("accounting/pairs/").filter_map(row).collect::<Vec<_>>())
+    markdown(&columns, &file.starting_with("accounting/pairs/").filter_map(row).collect::<Vec<_>>())
 }
 
 /// A kernel at one size and type: `family/name/dtype/size`.
@@ -124,7 +124,7 @@ struct Point<'a> {
 }
 
 impl<'a> Point<'a> {
-    fn of((name, row): (&'a str, &'a Value)) -> Option<Self> {
+    fn from_row((name, row): (&'a str, &'a Value)) -> Option<Self> {
         let mut parts = name.split('/');
         let (device, _family) = (parts.next()?, parts.next()?);
         Some(Self { device, kernel: parts.next()?, dtype: parts.next()?, size: parts.next()?, row })
@@ -159,7 +159,7 @@ impl<'a> Point<'a> {
 /// For each kernel the smallest size, where the launch dominates, and the largest size in every type.
 fn kernels(file: &File) -> String {
     const TYPES: [&str; 4] = ["float32", "float16", "bfloat16", "float64"];
-    let points: Vec<Point<'_>> = file.of("kernels/").filter_map(Point::of).collect();
+    let points: Vec<Point<'_>> = file.starting_with("kernels/").filter_map(Point::from_row).collect();
     let mut out = String::new();
     let mut devices: Vec<&str> = points.iter().map(|point| point.device).collect();
     devices.dedup();
@@ -203,11 +203,12 @@ fn heading(device: &str, roofs: Option<&Value>) -> String {
 fn allocators(file: &File) -> String {
     let traces: Vec<&str> = ["default_train", "default_mixed", "gpt"]
         .into_iter()
-        .filter(|trace| file.of("allocators/").any(|(rest, _)| rest.split('/').next() == Some(*trace)))
+        .filter(|trace| file.starting_with("allocators/").any(|(rest, _)| rest.split('/').next() == Some(*trace)))
         .collect();
     let mut names: Vec<&str> = Vec::new();
-    for (_, name) in
-        file.of("allocators/").filter_map(|(rest, _)| rest.split_once('/').filter(|(t, _)| traces.contains(t)))
+    for (_, name) in file
+        .starting_with("allocators/")
+        .filter_map(|(rest, _)| rest.split_once('/').filter(|(t, _)| traces.contains(t)))
     {
         if !names.contains(&name) {
             names.push(name);
@@ -226,8 +227,10 @@ fn allocators(file: &File) -> String {
 }
 
 fn live_blocks(file: &File) -> String {
-    let mut rows: Vec<(u64, f64)> =
-        file.of("allocators/live/").filter_map(|(live, row)| Some((live.parse().ok()?, per_operation(row)?))).collect();
+    let mut rows: Vec<(u64, f64)> = file
+        .starting_with("allocators/live/")
+        .filter_map(|(live, row)| Some((live.parse().ok()?, per_operation(row)?)))
+        .collect();
     rows.sort_by_key(|(live, _)| *live);
     let rows: Vec<Vec<String>> =
         rows.into_iter().map(|(live, ns)| vec![live.to_string(), format!("{ns:.0}")]).collect();
@@ -242,6 +245,7 @@ fn snapshots(file: &File) -> String {
             .map(|(bytes, ns)| format!("{} MB/s", figure(1e3 * bytes / ns)));
         vec![format!("`{name}`"), or_dash(row["ns"].as_f64().map(time)), or_dash(rate)]
     };
-    let rows: Vec<Vec<String>> = file.of("snapshots/").chain(file.of("reports/")).map(row).collect();
+    let rows: Vec<Vec<String>> =
+        file.starting_with("snapshots/").chain(file.starting_with("reports/")).map(row).collect();
     markdown(&strings(["", "time", "of the file"]), &rows)
 }

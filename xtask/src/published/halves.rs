@@ -50,7 +50,7 @@ pub(super) fn write(out: &mut String, rows: &[Needed<'_>]) -> std::fmt::Result {
     for (fitted, others) in [(&a, &b), (&b, &a)] {
         let (bands, Tried { inside, above }) = tried(rows, fitted, others);
         let name = fitted.iter().copied().collect::<Vec<_>>().join(" · ");
-        let used: BTreeSet<String> = of(rows, others).iter().map(|one| kind(one.basis)).collect();
+        let used: BTreeSet<String> = rows_of(rows, others).iter().map(|one| kind(one.basis)).collect();
         let bands: Vec<String> = bands
             .iter()
             .filter(|fit| used.contains(&kind(fit.basis)))
@@ -94,16 +94,16 @@ fn of_all_halves(rows: &[Needed<'_>]) -> Vec<Tried> {
     halves(&sources).iter().map(|(fitted, others)| tried(rows, fitted, others).1).collect()
 }
 
-fn of<'a>(rows: &[Needed<'a>], sources: &BTreeSet<&str>) -> Vec<Needed<'a>> {
+fn rows_of<'a>(rows: &[Needed<'a>], sources: &BTreeSet<&str>) -> Vec<Needed<'a>> {
     rows.iter().filter(|one| sources.contains(one.source)).copied().collect()
 }
 
 /// The bands of one half, and what they are to the other one.
 fn tried(rows: &[Needed<'_>], fitted: &BTreeSet<&str>, others: &BTreeSet<&str>) -> (Vec<Fit>, Tried) {
-    let bands = fit(&of(rows, fitted));
+    let bands = fit(&rows_of(rows, fitted));
     let (mut inside, mut above) = (0.0, 0.0);
     for source in others {
-        let own = of(rows, &BTreeSet::from([*source]));
+        let own = rows_of(rows, &BTreeSet::from([*source]));
         let share = |is: &dyn Fn(&Needed<'_>, &Band) -> bool| {
             let band = |one: &Needed<'_>| bands.iter().find(|fit| fit.basis == one.basis).map(Fit::band);
             let counted = own.iter().filter(|one| band(one).is_some_and(|band| is(one, &band))).count();

@@ -60,7 +60,7 @@ pub(super) fn staged_len(blocks: &Plan, points: usize) -> usize {
 
 impl<'a> Winograd<'a> {
     /// Returns `None` if the plan does not suit the method, its data does not fit, or the transforms would not pay.
-    pub(in crate::conv) fn of(plan: &'a Plan) -> Option<Self> {
+    pub(in crate::conv) fn for_plan(plan: &'a Plan) -> Option<Self> {
         let blocks = plan.blocks().filter(|_| is_worth_it(plan))?;
         let all = blocks.images * blocks.points();
         let panels = (PATCHES / panel_len(plan.channels)).max(1);

@@ -35,7 +35,7 @@ pub(in crate::conv) struct WeightGrad<'a> {
 
 impl<'a> WeightGrad<'a> {
     /// Returns `None` if the plan does not suit the method, its data does not fit, or the transforms would not pay. The plan is the convolution's.
-    pub(in crate::conv) fn of(plan: &'a Plan) -> Option<Self> {
+    pub(in crate::conv) fn for_plan(plan: &'a Plan) -> Option<Self> {
         let (blocks, points_of_blocks) = (plan.blocks().filter(|_| is_worth_it(plan))?, plan.points_of_blocks());
         let even = |all: usize, unit: usize| all.div_ceil(all.div_ceil(MOST)).next_multiple_of(unit).min(MOST);
         let (channels, outputs) = (even(plan.channels, 4), even(plan.outputs, WIDTH));

@@ -101,7 +101,7 @@ fn once(bytes: &mut Vec<u8>, random: &mut Random) {
             let copies = copy.repeat(times);
             drop(bytes.splice(at..at, copies));
         }
-        5 => drop(bytes.splice(at..at, random.of(&PIECES).bytes())),
+        5 => drop(bytes.splice(at..at, random.pick(&PIECES).bytes())),
         _ => number_or_name(bytes, at, random),
     }
 }
@@ -114,5 +114,5 @@ fn number_or_name(bytes: &mut Vec<u8>, from: usize, random: &mut Random) {
     let goes_on = |byte: &u8| if quoted { *byte != b'"' } else { byte.is_ascii_digit() || *byte == b'.' };
     let len = bytes[start + 1..].iter().take_while(|byte| goes_on(byte)).count() + 1 + usize::from(quoted);
     let end = (start + len).min(bytes.len());
-    drop(bytes.splice(start..end, random.of(&PIECES).bytes()));
+    drop(bytes.splice(start..end, random.pick(&PIECES).bytes()));
 }

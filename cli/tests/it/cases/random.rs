@@ -24,7 +24,7 @@ impl Random {
         (self.next() % end as u64) as usize
     }
 
-    pub(crate) fn of<'a, T>(&mut self, list: &'a [T]) -> &'a T {
+    pub(crate) fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len())]
     }
 }

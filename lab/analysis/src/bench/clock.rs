@@ -37,7 +37,7 @@ pub struct Timing {
 
 impl Timing {
     /// Computes the timing from samples of `runs` runs each, in nanoseconds of one run; `None` without samples.
-    pub fn of(samples: &[f64], runs: u64) -> Option<Self> {
+    pub fn from_samples(samples: &[f64], runs: u64) -> Option<Self> {
         let median_ns = median(samples)?;
         let (min_ns, max_ns) = samples.iter().fold((f64::MAX, 0.0), |(min, max), &ns| (ns.min(min), ns.max(max)));
         Some(Self { median_ns, min_ns, max_ns, samples: samples.len(), runs })
@@ -60,7 +60,7 @@ pub fn time(limits: &Limits<'_>, run: &mut dyn FnMut(u64) -> Result<Duration>) -
     while samples.is_empty() || (begin.elapsed().as_secs_f64() < limits.seconds && !(limits.stop)()) {
         samples.push(run(runs)?.as_nanos() as f64 / runs as f64);
     }
-    Ok(Timing::of(&samples, runs))
+    Ok(Timing::from_samples(&samples, runs))
 }
 
 #[cfg(test)]
@@ -71,9 +71,9 @@ mod tests {
 
     #[test]
     fn the_middle_of_the_samples_is_what_counts() {
-        let timing = Timing::of(&[3.0, 1.0, 100.0], 1).unwrap();
+        let timing = Timing::from_samples(&[3.0, 1.0, 100.0], 1).unwrap();
         assert_eq!((timing.median_ns, timing.min_ns, timing.max_ns, timing.samples), (3.0, 1.0, 100.0, 3));
-        assert_eq!(Timing::of(&[], 1), None);
+        assert_eq!(Timing::from_samples(&[], 1), None);
     }
 
     #[test]

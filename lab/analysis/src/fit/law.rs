@@ -66,7 +66,7 @@ const MAX_RUNS: usize = 256;
 
 impl Law {
     /// Finds the law for the sizes from `from` to `to`.
-    pub fn of(run: &Run<'_>, from: usize, to: usize) -> Result<Self> {
+    pub fn from_run(run: &Run<'_>, from: usize, to: usize) -> Result<Self> {
         let mut solver = Solver { run, names: None, traces: FxHashMap::default(), pieces: Vec::new(), complete: true };
         solver.solve(from, to)?;
         let runs = solver.traces.len();
@@ -164,7 +164,7 @@ impl Solver<'_> {
             return Ok(trace.clone());
         }
         let device = (self.run)(size, Room::Endless)?;
-        let trace = Rc::new(Trace::of(&device, size));
+        let trace = Rc::new(Trace::from_device(&device, size));
         self.names.get_or_insert(device);
         self.traces.insert(size, trace.clone());
         Ok(trace)

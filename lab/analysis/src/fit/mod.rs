@@ -30,7 +30,7 @@ pub type Run<'a> = dyn Fn(usize, Room) -> Result<Device> + 'a;
 
 /// Peak of requested bytes, from the history of a device.
 pub fn requested_peak(device: &Device) -> u64 {
-    trace::Trace::of(device, 0).requested_peak()
+    trace::Trace::from_device(device, 0).requested_peak()
 }
 
 /// Separates running out of memory, which is an answer, from all other errors.

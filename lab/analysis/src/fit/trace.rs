@@ -28,7 +28,7 @@ pub(super) struct Trace {
 
 impl Trace {
     /// Reads the history of a device.
-    pub(super) fn of(device: &Device, size: usize) -> Self {
+    pub(super) fn from_device(device: &Device, size: usize) -> Self {
         let mut known: FxHashMap<AllocId, u32> = FxHashMap::default();
         let (mut moves, mut requested) = (Vec::new(), Vec::new());
         device.with_ledger(|ledger| {

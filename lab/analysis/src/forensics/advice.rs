@@ -35,7 +35,7 @@ pub(super) struct Evidence<'a> {
 }
 
 impl Cause {
-    pub(super) fn of(evidence: &Evidence<'_>) -> Self {
+    pub(super) fn from_evidence(evidence: &Evidence<'_>) -> Self {
         let Evidence { live, path } = evidence;
         match live.category {
             Category::Gradient => Self::KeptGradients,

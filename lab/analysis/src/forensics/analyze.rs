@@ -44,7 +44,7 @@ pub(super) fn analyze(device: &Device, marks: &[Mark], stride: usize) -> Option<
     let (_, id, live) = *largest.survivors.of.last()?;
     let path = holder::path(device, id, &live);
     let evidence = Evidence { live: &live, path: &path };
-    let cause = cause.unwrap_or_else(|| Cause::of(&evidence));
+    let cause = cause.unwrap_or_else(|| Cause::from_evidence(&evidence));
     let per_step =
         |from: u64, to: u64| to.saturating_sub(from) / ((marks.len() - 1 - range.start).max(1) * stride) as u64;
     let (first, last) = (&marks[range.start], &marks[marks.len() - 1]);
@@ -97,10 +97,10 @@ fn kept(mut survivors: Survivors, marks: &[Mark]) -> Option<LeakSite> {
 /// Whether these are gradients and states of parameters. Parameters that are first used late get them late, but never more than parameters can have:
 /// one gradient each, and three more of Adam's kind.
 fn belongs_to_parameters(survivors: &Survivors, now: &Mark) -> bool {
-    let parameters = now.of(Category::Parameter);
+    let parameters = now.bytes_in(Category::Parameter);
     let all = |category: Category| survivors.of.iter().all(|(.., live)| live.category == category);
-    (all(Category::Gradient) && now.of(Category::Gradient) <= 2 * parameters)
-        || (all(Category::OptimizerState) && now.of(Category::OptimizerState) <= 4 * parameters)
+    (all(Category::Gradient) && now.bytes_in(Category::Gradient) <= 2 * parameters)
+        || (all(Category::OptimizerState) && now.bytes_in(Category::OptimizerState) <= 4 * parameters)
 }
 
 /// Finds a tensor that is recreated in each step and grows: old steps left nothing, but each step holds more than the one before, although batches
@@ -112,12 +112,12 @@ fn longer(ledger: &Ledger, marks: &[Mark]) -> Option<LeakSite> {
     let at = |part: usize| marks[range.start + part * third].allocated;
     let monotone = marks[range.start..].windows(2).all(|pair| pair[0].allocated <= pair[1].allocated);
     let every_third = at(0) < at(1) && at(1) < at(2) && at(2) < last.allocated;
-    if !monotone || !every_third || last.of(Category::Input) > first.of(Category::Input) {
+    if !monotone || !every_third || last.bytes_in(Category::Input) > first.bytes_in(Category::Input) {
         return None;
     }
     let usage = ledger.usage();
     // From the last step's allocations, the largest of the category that grew most.
-    let grown = Category::ALL.into_iter().max_by_key(|c| last.of(*c).saturating_sub(first.of(*c)))?;
+    let grown = Category::ALL.into_iter().max_by_key(|c| last.bytes_in(*c).saturating_sub(first.bytes_in(*c)))?;
     let born = marks.len().checked_sub(2).map_or(0, |before| marks[before].n_alloc);
     let new = usage.all_live().filter(|(id, live)| id.0 >= born && live.category == grown);
     let (id, live) = new.max_by_key(|(id, live)| (live.bytes, *id))?;

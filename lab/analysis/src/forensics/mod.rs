@@ -81,7 +81,7 @@ fn settled(steps: usize) -> std::ops::Range<usize> {
 }
 
 impl Mark {
-    fn of(&self, category: Category) -> u64 {
+    fn bytes_in(&self, category: Category) -> u64 {
         self.by_category[category as usize]
     }
 }

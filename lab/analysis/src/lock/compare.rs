@@ -90,7 +90,7 @@ pub struct Comparison {
 
 impl Comparison {
     /// Compares a run with its locked baseline.
-    pub fn of(baseline: &Locked, now: &Locked, tolerance: Tolerance) -> Self {
+    pub fn new(baseline: &Locked, now: &Locked, tolerance: Tolerance) -> Self {
         let (before, after) = (&baseline.memory, &now.memory);
         let figure = |name: &str, baseline, now| Change { name: name.into(), baseline, now };
         let mut figures = vec![
@@ -215,7 +215,7 @@ mod tests {
     }
 
     fn compared(before: &Locked, after: &Locked, tolerance: Tolerance) -> Comparison {
-        Comparison::of(before, after, tolerance)
+        Comparison::new(before, after, tolerance)
     }
 
     #[test]

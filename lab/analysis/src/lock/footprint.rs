@@ -63,9 +63,9 @@ pub struct EventList {
 
 impl Footprint {
     /// Reads the history that a ledger has kept since a device's first event. `held` is what was allocated after the last step.
-    pub fn of(ledger: &Ledger, held: u64) -> Self {
+    pub fn from_ledger(ledger: &Ledger, held: u64) -> Self {
         let events = ledger.history();
-        let heights = Heights::of(events);
+        let heights = Heights::from_events(events);
         let Origin { scope, op, node, phase } = heights.origin;
         let at_peak = Usage::replay(&events[..heights.events_to_peak]);
         let categories = Category::ALL.into_iter().zip(*at_peak.by_category()).filter(|(_, bytes)| *bytes > 0);
@@ -88,7 +88,7 @@ impl Footprint {
             held,
             by_category: categories.map(|(category, bytes)| (category.name().to_string(), bytes)).collect(),
             by_phase: by_phase.map(|(phase, bytes)| (ledger.phase_name(*phase).to_string(), *bytes)).collect(),
-            events: EventList::of(events),
+            events: EventList::from_events(events),
             at_peak: by_maker,
         }
     }
@@ -116,7 +116,7 @@ struct Heights {
 }
 
 impl Heights {
-    fn of(events: &[Event]) -> Self {
+    fn from_events(events: &[Event]) -> Self {
         let (mut heights, mut now) = (Self::default(), Usage::default());
         for (i, event) in events.iter().enumerate() {
             now.apply(event);
@@ -134,7 +134,7 @@ impl Heights {
 }
 
 impl EventList {
-    fn of(events: &[Event]) -> Self {
+    fn from_events(events: &[Event]) -> Self {
         let mut hash = FnvHasher::default();
         let mut count = 0;
         for event in events {
@@ -174,7 +174,7 @@ mod tests {
 
     fn ledger(events: impl IntoIterator<Item = Event>, ledger: &mut Ledger) -> Footprint {
         events.into_iter().for_each(|event| ledger.record(event));
-        Footprint::of(ledger, 7)
+        Footprint::from_ledger(ledger, 7)
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_hash_knows_kinds_sizes_and_what_is_freed() {
-        let hash = |events: &[Event]| EventList::of(events).hash;
+        let hash = |events: &[Event]| EventList::from_events(events).hash;
         let phase = PhaseId::default();
         let a = |id, bytes| alloc(id, bytes, Category::Temporary, ScopeId(1), "mm", phase);
         let base = hash(&[a(0, 8), a(1, 8), free(0)]);

@@ -47,7 +47,7 @@ fn requested_peak(device: &Device) -> u64 {
 fn the_law_of_a_cnn_gives_the_peak_of_every_batch() {
     let options = ModelOptions::default();
     let run = |batch: usize, _: Room| dry("simple-cnn", &options, batch, None);
-    let law = Law::of(&run, 1, 200).unwrap();
+    let law = Law::from_run(&run, 1, 200).unwrap();
     assert!(law.complete);
     assert!(law.runs <= 32, "{} runs", law.runs);
     assert!(law.pieces.windows(2).all(|pair| pair[0].to + 1 == pair[1].from), "{:?}", law.pieces);
@@ -70,7 +70,7 @@ fn a_sequence_gives_a_law_with_a_square() {
         ..ModelOptions::default()
     };
     let run = |length: usize, _: Room| dry("gpt", &options(length), 2, None);
-    let law = Law::of(&run, 1, 160).unwrap();
+    let law = Law::from_run(&run, 1, 160).unwrap();
     assert!(law.complete);
     assert!(law.pieces.last().unwrap().square > 0, "{:?}", law.pieces);
     for length in (1..=160).step_by(7) {

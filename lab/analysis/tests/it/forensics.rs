@@ -367,7 +367,7 @@ fn networks_that_keep_things_are_found_in_training() {
                 let order = ["input", "zero_grad", "forward", "loss", "backward", "step", "clear"];
                 settings.schedule = Schedule::new(&order.map(String::from), "s").unwrap();
             }
-            let mut trainer = Trainer::of(&*network, &device, &settings, Source::Synthetic { seed: 0 }, "").unwrap();
+            let mut trainer = Trainer::build(&*network, &device, &settings, Source::Synthetic { seed: 0 }, "").unwrap();
             let mut watch = Watch::new(&device);
             for step in 0..settings.steps {
                 trainer.step(step).unwrap();

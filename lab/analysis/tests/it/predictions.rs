@@ -18,7 +18,7 @@ fn compare(name: &str, network: Network, kind: OptimizerKind) {
             let settings = RunSettings::new(batch, 2, OptimizerSettings::new(kind, 1e-3));
             let architecture = architecture(name, &ModelOptions::default()).unwrap();
             let source = Source::Synthetic { seed: 0 };
-            let mut trainer = Trainer::of(&*architecture, &device, &settings, source, "").unwrap();
+            let mut trainer = Trainer::build(&*architecture, &device, &settings, source, "").unwrap();
             let held = network.held(batch, &profile).unwrap();
             let model = device.stats().requested_bytes.all.current;
             assert_eq!((model, 4 * network.parameters), (held.parameters, held.gradients), "{name}");

@@ -42,7 +42,7 @@ pub(super) fn learn(
 
 fn session(setup: &Setup<'_>, network: &dyn Architecture) -> Result<Session> {
     let sgd = OptimizerSettings::new(OptimizerKind::Sgd, LR);
-    Session::of(&(setup.open)()?, network, &sgd, setup.seed)
+    Session::in_f32(&(setup.open)()?, network, &sgd, setup.seed)
 }
 
 /// Returns the root mean square of the distances of gradients from their mean.
@@ -96,7 +96,7 @@ fn updated(setup: &Setup<'_>, network: &dyn Architecture, batch: usize, pieces: 
 /// Returns a row for the whole batch and one for a part. The values are unknown on a device that computes nothing.
 pub(super) fn rows(batch: usize, pieces: usize, learnt: Option<&Learnt>) -> [Measurement; 2] {
     let row = |place: usize, batch: usize| {
-        let mut m = Measurement::of([("learning_with", batch.into())]);
+        let mut m = Measurement::with_setting([("learning_with", batch.into())]);
         let known = learnt.map(|learnt| (learnt.spread[place], learnt.losses[1 + place]));
         for (quantity, value) in [
             ("gradient_spread_millionths", known.map(|(spread, _)| millionths(spread))),

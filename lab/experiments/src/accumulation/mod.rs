@@ -83,7 +83,7 @@ impl Experiment for Accumulation {
             return Ok(outcome);
         }
         let difference = gradient_difference(setup, batch, pieces)?;
-        let mut m = Measurement::of([("micro_batch", micro.into()), ("pieces", pieces.into())]);
+        let mut m = Measurement::with_setting([("micro_batch", micro.into()), ("pieces", pieces.into())]);
         match difference.map(billionths) {
             Some(share) => m.measure("gradient_difference_ppb", share),
             None => m.unknown("gradient_difference_ppb"),
@@ -113,7 +113,7 @@ fn network() -> Result<Box<dyn Architecture>> {
 
 fn session(setup: &Setup<'_>) -> Result<Session> {
     let sgd = OptimizerSettings::new(OptimizerKind::Sgd, 1e-3);
-    Session::of(&(setup.open)()?, &*network()?, &sgd, setup.seed)
+    Session::in_f32(&(setup.open)()?, &*network()?, &sgd, setup.seed)
 }
 
 /// Takes two steps and measures the second.
@@ -181,7 +181,7 @@ fn gradient_difference(setup: &Setup<'_>, batch: usize, pieces: usize) -> Result
 
 impl Trial {
     fn measurement(&self, predictable: bool) -> Measurement {
-        let mut m = Measurement::of([("micro_batch", self.micro.into()), ("pieces", self.pieces.into())]);
+        let mut m = Measurement::with_setting([("micro_batch", self.micro.into()), ("pieces", self.pieces.into())]);
         m.measure("activation_bytes", self.activation_bytes);
         m.measure("gradient_bytes", self.gradient_bytes);
         m.measure("peak_bytes", self.peak_bytes);

@@ -45,7 +45,7 @@ pub(super) struct Law {
 
 impl Law {
     /// Finds the law for this device's profile, up to `largest` examples.
-    pub(super) fn of(device: &Device, largest: usize) -> Result<Self> {
+    pub(super) fn from_run(device: &Device, largest: usize) -> Result<Self> {
         let profile = device.profile();
         // Returns the device, and the most that was allocated on it.
         let dry = |batch: usize, history: bool| -> Result<(Device, u64)> {
@@ -57,7 +57,7 @@ impl Law {
             }
             Ok((device, peak))
         };
-        let asked = fit::Law::of(&|batch, room| Ok(dry(batch, room == Room::Endless)?.0), 1, largest)?;
+        let asked = fit::Law::from_run(&|batch, room| Ok(dry(batch, room == Room::Endless)?.0), 1, largest)?;
         let point = |batch: usize| -> Result<Point> {
             let (device, peak) = dry(batch, false)?;
             Ok(Point { batch, requested: asked.at(batch), peak, reserved: device.stats().reserved_bytes.all.peak })

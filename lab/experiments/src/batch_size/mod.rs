@@ -116,7 +116,7 @@ fn measure(
         return Ok(false);
     }
     if predictable(setup)? {
-        found.law = Some(Law::of(&(setup.open)()?, largest)?);
+        found.law = Some(Law::from_run(&(setup.open)()?, largest)?);
     }
     Ok(true)
 }

@@ -128,7 +128,7 @@ pub(super) fn run(setup: &Setup<'_>, plan: &Plan) -> Result<Run> {
 
 /// Returns the row of the whole run.
 pub(super) fn summary(run: &Run) -> Measurement {
-    let mut m = Measurement::of([("run", run.name.clone().into())]);
+    let mut m = Measurement::with_setting([("run", run.name.clone().into())]);
     let end = &run.ends[run.ends.len() - 1].row;
     m.measure("peak_bytes", run.peak());
     m.measure("reserved_bytes", run.reserved());
@@ -163,7 +163,7 @@ pub(super) fn by_step(run: &Run) -> Vec<Measurement> {
                 ("step", i.into()),
                 ("batch", step.batch.into()),
             ];
-            let mut m = Measurement::of(setting);
+            let mut m = Measurement::with_setting(setting);
             for moment in &step.moments {
                 let phase = moment.row.label.rsplit('.').next().unwrap_or("");
                 m.measure(&format!("after_{phase}_bytes"), moment.row.allocated);

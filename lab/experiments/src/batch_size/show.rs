@@ -75,7 +75,7 @@ fn categories(run: &Run, outcome: &mut Outcome) {
 }
 
 fn dry(point: &Point) -> Measurement {
-    let mut m = Measurement::of([("law", point.batch.into())]);
+    let mut m = Measurement::with_setting([("law", point.batch.into())]);
     m.measure("peak_bytes", point.peak);
     m.measure("reserved_bytes", point.reserved);
     m

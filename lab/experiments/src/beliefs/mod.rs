@@ -45,7 +45,7 @@ impl Experiment for Beliefs {
         let batches = Batches { large, small };
         let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, CLAIMS.len());
-        let testbed = Testbed::of(setup)?;
+        let testbed = Testbed::from_setup(setup)?;
         type Part = fn(&Testbed, &Setup<'_>, Batches, &mut Outcome) -> Result<Judged>;
         let parts: [(&str, Part); 3] = [
             ("emptying the cache", spare::measure),

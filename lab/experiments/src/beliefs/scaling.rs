@@ -76,7 +76,7 @@ fn attempt(testbed: &Testbed, setup: &Setup<'_>, width: usize, batch: usize) -> 
     let device = testbed.open(setup.seed);
     let options = ModelOptions { width: Some(width), ..ModelOptions::default() };
     let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
-    let mut session = Session::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
+    let mut session = Session::in_f32(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
     let mut peak = 0;
     for step in 0..2 {
         peak = session.whole_step(&format!("s{step}"), batch)?.peak.allocated_bytes.max(peak);
@@ -90,7 +90,7 @@ fn parameters(width: usize) -> u64 {
 }
 
 fn measurement(trial: &Trial) -> Measurement {
-    let mut m = Measurement::of([("width", trial.width.into()), ("batch", trial.batch.into())]);
+    let mut m = Measurement::with_setting([("width", trial.width.into()), ("batch", trial.batch.into())]);
     m.measure("parameters", trial.parameters);
     m.predict("parameters", parameters(trial.width));
     m.measure("peak_bytes", trial.peak);

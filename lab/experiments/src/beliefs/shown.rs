@@ -55,7 +55,7 @@ pub(super) fn measure(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, ou
 }
 
 fn measurement(process: &Process, figures: &Figures) -> Measurement {
-    let mut m = Measurement::of([("process", process.name.into())]);
+    let mut m = Measurement::with_setting([("process", process.name.into())]);
     m.measure("reserved_bytes", figures.reserved);
     m.measure("needed_bytes", figures.needed);
     m

@@ -115,7 +115,7 @@ fn name(empties: bool) -> &'static str {
 }
 
 fn measurement(trial: &Trial, largest: u64) -> Measurement {
-    let mut m = Measurement::of([("before the block", name(trial.empties).into())]);
+    let mut m = Measurement::with_setting([("before the block", name(trial.empties).into())]);
     m.measure("largest_block_bytes", trial.largest(largest));
     m.measure("reserved_bytes", trial.reserved);
     m

@@ -25,7 +25,7 @@ pub(super) struct Testbed {
 }
 
 impl Testbed {
-    pub(super) fn of(setup: &Setup<'_>) -> Result<Self> {
+    pub(super) fn from_setup(setup: &Setup<'_>) -> Result<Self> {
         let device = (setup.open)()?;
         Ok(Self { backend: device.shared_backend(), profile: device.profile().clone() })
     }

@@ -161,10 +161,10 @@ fn decoder(
     };
     let recompute = if way == Way::EachBlock { Recompute::Blocks } else { Recompute::None };
     let adam = OptimizerSettings::new(network.optimizer, 1e-3);
-    let mut session = Session::of(&device, &*network.architecture(&recompute)?, &adam, setup.seed)?;
+    let mut session = Session::in_f32(&device, &*network.architecture(&recompute)?, &adam, setup.seed)?;
     if way == Way::Whole {
         let module = std::mem::replace(&mut session.network.model.module, Box::new(Sequential::new()));
-        session.network.model.module = Box::new(Checkpoint::new(Sequential::of(vec![module])));
+        session.network.model.module = Box::new(Checkpoint::new(Sequential::from_modules(vec![module])));
     }
     let mut kept_bytes = 0;
     for _ in 0..STEPS {
@@ -263,8 +263,10 @@ fn gradients(parameters: &[Parameter]) -> (u64, u64) {
 
 impl Trial {
     fn measurement(&self) -> Measurement {
-        let mut m =
-            Measurement::of([("program", self.program.as_str().into()), ("checkpoint", self.way.name().into())]);
+        let mut m = Measurement::with_setting([
+            ("program", self.program.as_str().into()),
+            ("checkpoint", self.way.name().into()),
+        ]);
         m.measure("activation_bytes", self.kept_bytes);
         m.measure("peak_bytes", self.peak_bytes);
         m.measure("parameters_with_gradient", self.gradients.0);

@@ -175,7 +175,7 @@ fn time(sessions: &mut [Session], trials: &mut [Trial]) -> Result<()> {
 fn attempt(setup: &Setup<'_>, predictable: bool, network: Network, recompute: Recompute) -> Result<(Trial, Session)> {
     let device = (setup.open)()?;
     let optimizer = OptimizerSettings::new(network.optimizer, 1e-3);
-    let mut session = Session::of(&device, &*network.architecture(&recompute)?, &optimizer, setup.seed)?;
+    let mut session = Session::in_f32(&device, &*network.architecture(&recompute)?, &optimizer, setup.seed)?;
     let mut kept_bytes = 0;
     let (mut forward, mut backward) = (Work::default(), Work::default());
     for _ in 0..STEPS {
@@ -247,8 +247,10 @@ impl Trial {
     }
 
     fn measurement(&self, plain: Option<&Self>, predictable: bool) -> Measurement {
-        let mut m =
-            Measurement::of([("network", self.network.name.into()), ("checkpoint", self.recompute.to_string().into())]);
+        let mut m = Measurement::with_setting([
+            ("network", self.network.name.into()),
+            ("checkpoint", self.recompute.to_string().into()),
+        ]);
         m.measure("activation_bytes", self.kept_bytes);
         m.measure("peak_bytes", self.peak.allocated_bytes);
         if predictable && self.calm {

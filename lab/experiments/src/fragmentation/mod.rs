@@ -141,7 +141,7 @@ fn check_sizes(batch: usize, batches: &[usize], repeats: usize, weights: usize, 
 /// Adds the row of the device itself. Its reserved bytes should equal those of a replay of its own history.
 fn device_row(program: &str, comparison: &PolicyComparison, reserved: Option<u64>, outcome: &mut Outcome) {
     let Some(reserved) = reserved else { return };
-    let mut m = Measurement::of([("program", program.into()), ("policy", "the device's own".into())]);
+    let mut m = Measurement::with_setting([("program", program.into()), ("policy", "the device's own".into())]);
     m.measure("reserved_bytes", reserved);
     m.measure("replayed_bytes", comparison.reserved(CACHING));
     outcome.push_compared(m, &[("reserved_bytes", "replayed_bytes")]);
@@ -152,11 +152,11 @@ fn show(name: &str, comparison: &PolicyComparison, outcome: &mut Outcome) {
     outcome.tables.push(comparison.table(&format!("{name}: the most that was reserved")));
     let drawn = [CACHING, EXPANDABLE, PLANNED];
     let series = |name: &&str| {
-        let samples = comparison.of(name).map_or(&[][..], |figures| &figures.samples);
+        let samples = comparison.figures_of(name).map_or(&[][..], |figures| &figures.samples);
         (name.to_string(), samples.iter().map(|sample| sample.reserved_bytes).collect::<Vec<u64>>())
     };
     let mut series: Vec<_> = drawn.iter().map(series).collect();
-    if let Some(figures) = comparison.of(CACHING) {
+    if let Some(figures) = comparison.figures_of(CACHING) {
         let allocated = figures.samples.iter().map(|sample| sample.allocated_bytes).collect();
         series.insert(0, ("allocated".into(), allocated));
         let labels = figures.samples.iter().map(|sample| format!("operation {}", sample.operation)).collect();
@@ -218,7 +218,7 @@ fn verify(setup: &Setup<'_>, orders: &Orders, steps: &[Steps], known: bool, outc
         }
         let config = Policy::Caching(Box::default());
         let again = measure(&recorded(&device, which)?, &config, &Machine::default())?;
-        let mut m = Measurement::of([("order", named(order, steps).into()), ("reserved", which.into())]);
+        let mut m = Measurement::with_setting([("order", named(order, steps).into()), ("reserved", which.into())]);
         m.measure("assembled_bytes", *assembled);
         m.measure("replayed_bytes", again.peak_reserved);
         m.measure("reserved_bytes", reserved);

@@ -36,8 +36,11 @@ pub(super) fn fill(setup: &Setup<'_>, memory_mib: usize, outcome: &mut Outcome) 
             return Ok(());
         }
     };
-    let mut m =
-        Measurement::of([("program", case.name.into()), ("batch", BATCH.into()), ("device_bytes", capacity.into())]);
+    let mut m = Measurement::with_setting([
+        ("program", case.name.into()),
+        ("batch", BATCH.into()),
+        ("device_bytes", capacity.into()),
+    ]);
     m.measure("out_of_memory_step", done as u64);
     outcome.rows.push(m);
     let growth = case.growth(BATCH, false).unwrap_or(1);

@@ -157,7 +157,7 @@ impl Run {
     }
 
     fn measurement(&self, memory_mib: usize) -> Measurement {
-        let mut m = Measurement::of([("program", self.case.name.into())]);
+        let mut m = Measurement::with_setting([("program", self.case.name.into())]);
         m.measure("growth_bytes", self.growth());
         m.measure("growth_after_step_1_bytes", self.total());
         if self.allocated.len() >= forensics::MIN_STEPS {

@@ -189,7 +189,7 @@ fn forecast(way: &Way, batch: usize) -> Result<Vec<Forecast>> {
 fn measurements(trial: &Trial, predicted: &[Forecast], same: Option<&Trial>) -> Vec<Measurement> {
     let mut rows = Vec::new();
     for (stage, figures) in trial.stages.iter().enumerate() {
-        let mut m = Measurement::of([("way", trial.way.name.into()), ("device", stage.into())]);
+        let mut m = Measurement::with_setting([("way", trial.way.name.into()), ("device", stage.into())]);
         m.measure("parameter_bytes", figures.parameter_bytes);
         m.measure("gradient_bytes", figures.gradient_bytes);
         m.measure("optimizer_bytes", figures.optimizer_bytes);
@@ -204,7 +204,7 @@ fn measurements(trial: &Trial, predicted: &[Forecast], same: Option<&Trial>) -> 
         rows.push(m);
     }
     if let Some(same) = same {
-        let mut m = Measurement::of([("way", trial.way.name.into()), ("against", same.way.name.into())]);
+        let mut m = Measurement::with_setting([("way", trial.way.name.into()), ("against", same.way.name.into())]);
         if trial.values.is_empty() {
             m.unknown("values_apart");
         } else {

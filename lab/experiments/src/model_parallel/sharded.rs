@@ -153,7 +153,7 @@ fn forecast(trial: &Divided) -> Vec<(&'static str, u64)> {
 pub(super) fn measurements(trial: &Divided) -> Vec<Measurement> {
     let forecast = forecast(trial);
     let row = |rank: &RankFigures| {
-        let mut m = Measurement::of([("way", trial.name.as_str().into()), ("rank", rank.rank.into())]);
+        let mut m = Measurement::with_setting([("way", trial.name.as_str().into()), ("rank", rank.rank.into())]);
         m.measure("parameter_bytes", rank.states.parameter_bytes);
         m.measure("gradient_bytes", rank.states.gradient_bytes);
         m.measure("optimizer_bytes", rank.states.optimizer_bytes);

@@ -37,7 +37,8 @@ pub(super) fn attempt(setup: &Setup<'_>, side: usize, padded: bool) -> Result<Fi
     let network = model_file::parse("filters", &text)?.architecture;
     let device = (setup.open)()?;
     device.set_history(true);
-    let mut session = Session::of(&device, &*network, &OptimizerSettings::new(OptimizerKind::Sgd, 1e-3), setup.seed)?;
+    let mut session =
+        Session::in_f32(&device, &*network, &OptimizerSettings::new(OptimizerKind::Sgd, 1e-3), setup.seed)?;
     let step = session.whole_step("s0", 1)?;
     let asked = step.moments[3].requested.ok_or_else(|| Error::usage("network-size", "a device without a history"))?;
     Ok(Filters {
@@ -52,7 +53,7 @@ pub(super) fn attempt(setup: &Setup<'_>, side: usize, padded: bool) -> Result<Fi
 impl Filters {
     pub(super) fn measurement(&self) -> Measurement {
         let padding = if self.padded { "keeps the picture" } else { "none" };
-        let mut m = Measurement::of([("filter", self.side.into()), ("padding", padding.into())]);
+        let mut m = Measurement::with_setting([("filter", self.side.into()), ("padding", padding.into())]);
         let side = if self.padded { 32 } else { 33 - self.side } as u64;
         m.measure("parameters", self.parameters);
         m.predict("parameters", 16 * (3 * (self.side * self.side) as u64 + 1) + 10 * (16 * side * side + 1));

@@ -186,7 +186,7 @@ impl Trial {
     }
 
     fn measurement(&self) -> Measurement {
-        let mut m = Measurement::of([("network", self.name.into()), ("batch", self.batch.into())]);
+        let mut m = Measurement::with_setting([("network", self.name.into()), ("batch", self.batch.into())]);
         m.measure("parameters", self.parameters);
         m.predict("parameters", self.counted());
         m.measure("requested_with_loss_bytes", self.kept().whole);

@@ -127,16 +127,16 @@ fn time(programs: &mut [Program], trials: &mut [Trial]) -> Result<()> {
 fn attempt(setup: &Setup<'_>, arrangement: Arrangement, sizes: Sizes, exact: bool) -> Result<(Trial, Program)> {
     let device = (setup.open)()?;
     let mut program = Program::new(&device, arrangement, sizes, setup.seed)?;
-    let start = Traffic::of(&device);
+    let start = Traffic::from_device(&device);
     program.prepare()?;
-    let before = Traffic::of(&device).since(start);
+    let before = Traffic::from_device(&device).since(start);
     for step in 0..WARM {
         program.step(step)?;
     }
     device.reset_peak_stats();
-    let start = Traffic::of(&device);
+    let start = Traffic::from_device(&device);
     program.step(WARM)?;
-    let step = Traffic::of(&device).since(start);
+    let step = Traffic::from_device(&device).since(start);
     let usage = device.usage();
     let (held, peak) = (*usage.by_category(), usage.at_peak());
     let peak_bytes = peak.allocated_bytes - peak.by_category[Category::Workspace as usize];
@@ -149,7 +149,7 @@ fn attempt(setup: &Setup<'_>, arrangement: Arrangement, sizes: Sizes, exact: boo
 
 impl Trial {
     fn measurement(&self, sizes: Sizes) -> Measurement {
-        let mut m = Measurement::of([("arrangement", self.arrangement.name().into())]);
+        let mut m = Measurement::with_setting([("arrangement", self.arrangement.name().into())]);
         let (before, step) = (self.arrangement.before(sizes), self.arrangement.per_step(sizes));
         m.measure("uploaded_before_bytes", self.before.up);
         m.predict("uploaded_before_bytes", before.up);

@@ -107,7 +107,7 @@ pub(super) struct Traffic {
 
 impl Traffic {
     /// Bytes copied by a device until now.
-    pub(super) fn of(device: &Device) -> Self {
+    pub(super) fn from_device(device: &Device) -> Self {
         let counters = device.counters();
         Self { up: counters.uploaded_bytes, down: counters.downloaded_bytes }
     }

@@ -135,7 +135,7 @@ impl Learnt {
 
 /// Returns the row of a lesson, with its results on a device that has values.
 pub(super) fn measurement(lesson: &Lesson, learnt: Option<&Learnt>) -> Measurement {
-    let mut m = Measurement::of([
+    let mut m = Measurement::with_setting([
         ("training", lesson.name.into()),
         ("precision", lesson.precision.name().into()),
         ("loss_divided_by", lesson.divisor.into()),

@@ -58,7 +58,7 @@ pub(super) fn weigh(setup: &Setup<'_>, precision: Precision, sizes: Sizes) -> Re
 }
 
 impl Weighed {
-    pub(super) fn of(&self, category: Category) -> u64 {
+    pub(super) fn bytes_in(&self, category: Category) -> u64 {
         match category {
             Category::Activation => self.activation_bytes,
             other => self.after[other as usize],
@@ -102,14 +102,14 @@ impl Weighed {
     }
 
     pub(super) fn measurement(&self, predictable: bool) -> Measurement {
-        let mut m = Measurement::of([
+        let mut m = Measurement::with_setting([
             ("precision", self.precision.name().into()),
             ("width", self.sizes.width.into()),
             ("batch", self.sizes.batch.into()),
         ]);
         let largest = 4 * (self.sizes.width * self.sizes.width.max(self.sizes.batch)) as u64;
         for (quantity, category) in CATEGORIES {
-            m.measure(quantity, self.of(category));
+            m.measure(quantity, self.bytes_in(category));
             if predictable && self.calm && largest <= MIB {
                 m.predict(quantity, self.foreseen(category));
             }
@@ -130,7 +130,7 @@ const CATEGORIES: [(&str, Category); 5] = [
 pub(super) fn shown(sizes: Sizes, weighed: &[Weighed]) -> Table {
     let row = |w: &Weighed| {
         let mut row = vec![text(w.precision.name())];
-        row.extend(CATEGORIES.map(|(_, category)| Cell::Bytes(w.of(category))));
+        row.extend(CATEGORIES.map(|(_, category)| Cell::Bytes(w.bytes_in(category))));
         row.push(Cell::Bytes(w.peak_bytes));
         row
     };

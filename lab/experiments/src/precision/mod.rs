@@ -119,13 +119,13 @@ fn lessons(setup: &Setup<'_>, steps: usize, progress: &mut Progress<'_>, outcome
 }
 
 /// Returns the figures of a precision with the sizes at `place`.
-fn of(weighed: &[Weighed], place: usize, precision: Precision) -> Option<&Weighed> {
+fn weighed_at(weighed: &[Weighed], place: usize, precision: Precision) -> Option<&Weighed> {
     weighed.iter().filter(|w| w.precision == precision).nth(place)
 }
 
 /// States the bytes held in each type, and whether training works.
 fn answer(weighed: &[Weighed], learnt: &[Learnt]) -> ShortAnswer {
-    let at = |precision| of(weighed, 1, precision);
+    let at = |precision| weighed_at(weighed, 1, precision);
     let (Some(full), Some(autocast), Some(half)) =
         (at(Precision::Fp32), at(Precision::AutocastFp16), at(Precision::Fp16))
     else {
@@ -155,7 +155,7 @@ fn answer(weighed: &[Weighed], learnt: &[Learnt]) -> ShortAnswer {
 
 fn judge(weighed: &[Weighed], learnt: &[Learnt]) -> Vec<JudgedClaim> {
     let all = |place| {
-        let at = |precision| of(weighed, place, precision);
+        let at = |precision| weighed_at(weighed, place, precision);
         Some((at(Precision::Fp32)?, at(Precision::AutocastFp16)?, at(Precision::Fp16)?))
     };
     let (Some(large), Some(many)) = (all(0), all(1)) else { return Vec::new() };
@@ -168,17 +168,25 @@ type Three<'a> = (&'a Weighed, &'a Weighed, &'a Weighed);
 
 fn halves((full, autocast, half): Three<'_>) -> JudgedClaim {
     let words = |category: Category| {
-        format!("{}, {} and {}", bytes(full.of(category)), bytes(autocast.of(category)), bytes(half.of(category)))
+        format!(
+            "{}, {} and {}",
+            bytes(full.bytes_in(category)),
+            bytes(autocast.bytes_in(category)),
+            bytes(half.bytes_in(category))
+        )
     };
     let halved = [Category::Parameter, Category::Gradient, Category::Activation].iter().all(|category| {
         // Each tensor is rounded up to 512 bytes.
-        half.of(*category).abs_diff(full.of(*category) / 2) <= 16 * 512
+        half.bytes_in(*category).abs_diff(full.bytes_in(*category) / 2) <= 16 * 512
     });
     JudgedClaim {
         lead: "with 16-bit weights, not autocast",
         claim: CLAIMS[0],
         verdict: if halved { Verdict::Depends } else { Verdict::Fails },
-        number: in_bytes([("gradients, fp32", full.of(Category::Gradient)), ("fp16", half.of(Category::Gradient))]),
+        number: in_bytes([
+            ("gradients, fp32", full.bytes_in(Category::Gradient)),
+            ("fp16", half.bytes_in(Category::Gradient)),
+        ]),
         condition: format!(
             "in fp32, under autocast and in fp16: parameters {}; gradients {}; Adam's state {}. Types halve what is stored in them: \
              everything when the parameters are in 16 bits, and nothing of these three under autocast",
@@ -218,10 +226,10 @@ fn nearly_halves(large: Three<'_>, many: Three<'_>) -> JudgedClaim {
 fn comparable((full, _, half): Three<'_>, learnt: Option<&[Learnt]>) -> JudgedClaim {
     let memory = format!(
         "weights {} instead of {}, kept activations {} instead of {}",
-        bytes(half.of(Category::Parameter)),
-        bytes(full.of(Category::Parameter)),
-        bytes(half.of(Category::Activation)),
-        bytes(full.of(Category::Activation))
+        bytes(half.bytes_in(Category::Parameter)),
+        bytes(full.bytes_in(Category::Parameter)),
+        bytes(half.bytes_in(Category::Activation)),
+        bytes(full.bytes_in(Category::Activation))
     );
     let seen = match learnt {
         None => "the accuracy is not known here: this device computes nothing".into(),
@@ -242,7 +250,7 @@ fn comparable((full, _, half): Three<'_>, learnt: Option<&[Learnt]>) -> JudgedCl
         }
     };
     let verdict = if learnt.is_some() { Verdict::Depends } else { Verdict::NotTested };
-    let weights = [("weights, fp32", full.of(Category::Parameter)), ("fp16", half.of(Category::Parameter))];
+    let weights = [("weights, fp32", full.bytes_in(Category::Parameter)), ("fp16", half.bytes_in(Category::Parameter))];
     JudgedClaim {
         lead: "memory yes, training needs care",
         claim: CLAIMS[2],

@@ -86,7 +86,7 @@ fn trained(setup: &Setup<'_>, digits: &Arc<Dataset>, width: usize, steps: usize)
     let device = (setup.open)()?;
     let options = ModelOptions { width: Some(width), ..ModelOptions::default() };
     let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
-    let mut session = Session::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
+    let mut session = Session::in_f32(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
     session.network.source = Source::Dataset { data: digits.clone(), seed: setup.seed };
     for step in 0..if device.computes() { steps } else { 1 } {
         session.load_batch(64, step)?;
@@ -181,7 +181,7 @@ fn judge(trials: &[Trial], layers: &[HostLayer], exam: &Exam) -> Vec<JudgedClaim
 impl Trial {
     /// Returns the row of this form. `first` is the float32 form that the others are compared with.
     fn measurement(&self, layers: &[HostLayer], exam: &Exam, first: Option<&Trial>) -> Measurement {
-        let mut m = Measurement::of([("weights", self.form.name().into())]);
+        let mut m = Measurement::with_setting([("weights", self.form.name().into())]);
         m.measure("weights_bytes", self.weights_bytes);
         m.measure("conversion_peak_bytes", self.conversion_peak_bytes);
         m.measure("inference_peak_bytes", self.inference_peak_bytes);

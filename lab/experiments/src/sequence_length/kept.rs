@@ -27,7 +27,7 @@ pub(super) fn attempt(setup: &Setup<'_>, keeps: bool, length: usize, batch: usiz
     let device = (setup.open)()?;
     let options = ModelOptions { sequence: Some(length), keep_intermediate: keeps, ..ModelOptions::default() };
     let sgd = OptimizerSettings::new(OptimizerKind::Sgd, 1e-3);
-    let mut session = Session::of(&device, &*architecture("seq2seq-attention", &options)?, &sgd, setup.seed)?;
+    let mut session = Session::in_f32(&device, &*architecture("seq2seq-attention", &options)?, &sgd, setup.seed)?;
     let mut after = [0; STEPS];
     for (step, allocated) in after.iter_mut().enumerate() {
         session.whole_step(&format!("s{step}"), batch)?;
@@ -48,7 +48,7 @@ impl Trial {
 
     pub(super) fn measurement(&self) -> Measurement {
         let attention = format!("seq2seq, {}", self.habit());
-        let mut m = Measurement::of([("attention", attention.into()), ("sequence", self.length.into())]);
+        let mut m = Measurement::with_setting([("attention", attention.into()), ("sequence", self.length.into())]);
         m.measure("growth_bytes", self.growth_bytes);
         if let Some(growth) = self.predicted {
             m.predict("growth_bytes", growth);

@@ -119,7 +119,7 @@ fn attempt(setup: &Setup<'_>, fused: bool, length: usize, batch: usize) -> Resul
         ..ModelOptions::default()
     };
     let sgd = OptimizerSettings::new(OptimizerKind::Sgd, 1e-3);
-    let mut session = Session::of(&device, &*architecture("gpt", &options)?, &sgd, setup.seed)?;
+    let mut session = Session::in_f32(&device, &*architecture("gpt", &options)?, &sgd, setup.seed)?;
     let step = session.whole_step("s0", batch)?;
     let calm = undisturbed(&device);
     Ok((Trial { fused, length, step }, calm))
@@ -136,7 +136,8 @@ impl Trial {
     }
 
     fn measurement(&self) -> Measurement {
-        let mut m = Measurement::of([("attention", form(self.fused).into()), ("sequence", self.length.into())]);
+        let mut m =
+            Measurement::with_setting([("attention", form(self.fused).into()), ("sequence", self.length.into())]);
         m.measure("activation_bytes", self.kept());
         m.measure("activation_bytes_after_backward", self.activations(4));
         m.predict("activation_bytes_after_backward", 0);
@@ -167,7 +168,7 @@ fn foreseen_per_pair(fused: bool, batch: usize) -> u64 {
 
 fn curvature(trials: &[Trial], batch: usize, exact: bool) -> Measurement {
     let fused = trials[0].fused;
-    let mut m = Measurement::of([("attention", form(fused).into()), ("sequence", "T²".into())]);
+    let mut m = Measurement::with_setting([("attention", form(fused).into()), ("sequence", "T²".into())]);
     m.measure("bytes_per_pair_of_tokens", whole(per_pair(trials)));
     if exact {
         m.predict("bytes_per_pair_of_tokens", foreseen_per_pair(fused, batch));

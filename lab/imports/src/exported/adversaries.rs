@@ -48,7 +48,7 @@ impl Side {
         Ok(Self { network, parameters, update, output: model.loss.output })
     }
 
-    fn of(&self, x: &Tensor) -> Result<Tensor> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let made = self.network.outputs(std::slice::from_ref(x), false, None)?.into_iter().nth(self.output).flatten();
         made.ok_or_else(|| Error::usage("adversary", "an output is not a tensor"))
     }
@@ -125,13 +125,13 @@ impl Adversaries<'_> {
             let _op = context::op("randn");
             self.made(self.models[0], seed)?
         });
-        self.names.fake = Some(self.generator.of(bound(&self.names.noise)?)?);
+        self.names.fake = Some(self.generator.forward(bound(&self.names.noise)?)?);
         Ok(())
     }
 
     /// `output = netD(pictures).view(-1)`
     fn judge(&mut self, pictures: &Tensor) -> Result<()> {
-        let scores = self.discriminator.of(pictures)?;
+        let scores = self.discriminator.forward(pictures)?;
         let output = ops::view(&scores, &[self.settings.batch])?;
         drop(scores);
         self.names.output = Some(output);

@@ -69,7 +69,8 @@ impl Evaluation {
     ) -> Result<Self, String> {
         let graph = &exported.graph_module.graph;
         let specs = &exported.graph_module.signature;
-        let mut program = Program::of(graph, file, lifetimes, &Operator::number).map_err(|error| error.to_string())?;
+        let mut program =
+            Program::build(graph, file, lifetimes, &Operator::number).map_err(|error| error.to_string())?;
         first_states::follow_inputs(&mut program);
         let mut users = 0;
         let mut inputs = Vec::new();

@@ -39,13 +39,13 @@ pub(super) fn modules(model: &Contents, init: &Init) -> Vec<FlatModule> {
         }
     }
     let of_run = |number: usize| model.in_run(state[number].dtype, init.dtype());
-    modules.into_iter().filter_map(|(_, members)| FlatModule::of(state, members, &of_run)).collect()
+    modules.into_iter().filter_map(|(_, members)| FlatModule::from_state(state, members, &of_run)).collect()
 }
 
 impl FlatModule {
     /// `None` if this is not a recurrent module, or one whose weights stay where they are: in types that are not `CUDNN_TENSOR_DTYPES` in
     /// `torch/backends/cudnn`, and tied ones.
-    fn of(state: &[StateTensor], members: Vec<usize>, of_run: &dyn Fn(usize) -> DType) -> Option<Self> {
+    fn from_state(state: &[StateTensor], members: Vec<usize>, of_run: &dyn Fn(usize) -> DType) -> Option<Self> {
         let kinds: Option<Vec<&str>> = members.iter().map(|number| kind_of(&state[*number].path)).collect();
         let has_biases = kinds?.contains(&"bias_ih");
         let flat = |number: &usize| matches!(of_run(*number), DType::F64 | DType::F32 | DType::F16);
@@ -58,7 +58,7 @@ impl FlatModule {
             return None;
         }
         let dims: Vec<&[usize]> = members.iter().map(|number| state[*number].dims.as_slice()).collect();
-        let places = FlatWeights::of(&dims, has_biases)?;
+        let places = FlatWeights::from_dims(&dims, has_biases)?;
         Some(Self { members, places, moved: Vec::new() })
     }
 

@@ -30,9 +30,9 @@ pub(super) struct Pieces {
 
 impl Pieces {
     /// Finds the pieces of a network. One that is computed again as a whole is in one piece.
-    pub(super) fn of(contents: &Contents, again: &Regions) -> Self {
+    pub(super) fn from_contents(contents: &Contents, again: &Regions) -> Self {
         let program = &*contents.program;
-        let nodes = joined(pieces::Pieces::of(program), again.within(program));
+        let nodes = joined(pieces::Pieces::from_program(program), again.within(program));
         let state = &contents.signature.state;
         let mut of_slot = vec![None; program.names.len()];
         for (slot, kind) in program.inputs.iter().zip(&contents.signature.inputs) {

@@ -17,7 +17,7 @@ type SizeOf<'a> = dyn Fn(&str, usize) -> Option<Expression> + 'a;
 
 impl Guard {
     /// Reads a condition; `None` if it is not built of sizes of inputs, numbers and known functions alone.
-    pub(super) fn of(text: &str, size_of: &SizeOf<'_>) -> Option<Self> {
+    pub(super) fn parse(text: &str, size_of: &SizeOf<'_>) -> Option<Self> {
         let mut reader = Reader { rest: text.trim(), size_of };
         let condition = reader.any(MAX_DEPTH)?;
         reader.rest.is_empty().then(|| Self { text: text.into(), condition })
@@ -200,7 +200,7 @@ mod tests {
                 .then(|| Expression::Symbol(if dimension == 0 { "b".into() } else { "s".into() }))
         };
         let symbols = BTreeMap::from([("b".to_string(), 4), ("s".to_string(), 100)]);
-        Some(Guard::of(text, &size_of)?.holds(&symbols))
+        Some(Guard::parse(text, &size_of)?.holds(&symbols))
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub(super) fn filled(
 ///
 /// # Errors
 /// The problem with an input, in words; the caller adds the file's name.
-pub(super) fn of(
+pub(super) fn make_inputs(
     users: &[UserTensor],
     slots: &[Slot],
     program: &Program,
@@ -88,7 +88,7 @@ pub(super) fn of(
     for (user, slot) in users.iter().zip(slots) {
         let mut sizes = Vec::new();
         for size in &user.meta.sizes {
-            let expression = Expression::of(size);
+            let expression = Expression::from_size(size);
             let expression =
                 expression.ok_or_else(|| format!("a size of the input {} is not understood", user.name))?;
             if let (Expression::Symbol(symbol), Size::AsExpr(written)) = (&expression, size) {

@@ -55,7 +55,7 @@ impl Lifetimes {
     ///
     /// # Errors
     /// An entry of another version or in another format; a value that dies twice.
-    pub(super) fn of(archive: &mut Archive) -> Result<Option<Self>> {
+    pub(super) fn read(archive: &mut Archive) -> Result<Option<Self>> {
         if !archive.has(ENTRY) {
             return Ok(None);
         }

@@ -44,7 +44,7 @@ impl Identity {
     }
 
     /// `None` if the file cannot be asked; reading it then says why.
-    fn of(path: &Path) -> Option<Self> {
+    fn at(path: &Path) -> Option<Self> {
         let metadata = path.metadata().ok()?;
         Some(Self {
             path: path.to_path_buf(),
@@ -66,7 +66,7 @@ impl Reads {
     /// # Errors
     /// Those of [`load`].
     pub fn load(&self, path: &Path, loss: Option<LossName>) -> Result<Exported> {
-        Exported::of(self.read(path)?, loss)
+        Exported::from_read(self.read(path)?, loss)
     }
 
     /// The version of PyTorch that wrote an export, such as `2.15.0+cu132`; `None` if the file cannot be read or does not say.
@@ -91,7 +91,7 @@ impl Reads {
         let identity = Identity::of_name(&format!("{name} {layers:?}"));
         let read = || read_archive(zoo::archive(name, layers)?, Path::new(name));
         let read = self.kept(Some(identity), Path::new(name), read)?;
-        let model = Exported::of(read, loss)?;
+        let model = Exported::from_read(read, loss)?;
         match tokens {
             Some(tokens) if tokens > positions => {
                 Err(Error::usage("sequence", format!("{tokens}: {name} has {positions} positions")))
@@ -106,7 +106,7 @@ impl Reads {
     /// # Errors
     /// A file that is damaged; tokens for which the graph does not hold.
     pub fn kept_graph(&self, path: &Path, name: &str, tokens: Option<usize>) -> Result<Exported> {
-        let model = Exported::of(self.graph(path, name)?, None)?;
+        let model = Exported::from_read(self.graph(path, name)?, None)?;
         match tokens {
             Some(tokens) => model.of_length(tokens),
             None => Ok(model),
@@ -122,13 +122,13 @@ impl Reads {
         match is_export(path) {
             true => self.read(path),
             false => {
-                self.kept(Identity::of(path), path, || read_archive(zoo::archive_in(path, name)?, Path::new(name)))
+                self.kept(Identity::at(path), path, || read_archive(zoo::archive_in(path, name)?, Path::new(name)))
             }
         }
     }
 
     fn read(&self, path: &Path) -> Result<Arc<Read>> {
-        self.kept(Identity::of(path), path, || read(path))
+        self.kept(Identity::at(path), path, || read(path))
     }
 
     fn kept(&self, identity: Option<Identity>, path: &Path, read: impl FnOnce() -> Result<Read>) -> Result<Arc<Read>> {
@@ -167,5 +167,5 @@ impl PartialEq for Reads {
 /// [`Error::Usage`](lab_base::error::Error::Usage) naming file, entry and node: the file is not an export, is of another version or is damaged; it has operators (all are named at
 /// once), inputs or outputs that are not represented.
 pub fn load(path: &Path, loss: Option<LossName>) -> Result<Exported> {
-    Exported::of(Arc::new(read(path)?), loss)
+    Exported::from_read(Arc::new(read(path)?), loss)
 }

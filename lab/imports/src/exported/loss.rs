@@ -53,7 +53,7 @@ impl Chosen {
     ///
     /// # Errors
     /// [`Error::Usage`] if no output can be trained, or if the wanted loss does not fit the output's sizes.
-    pub(super) fn of(outputs: &[OutputTensor], wanted: Option<LossName>, file: &str) -> Result<Self> {
+    pub(super) fn choose(outputs: &[OutputTensor], wanted: Option<LossName>, file: &str) -> Result<Self> {
         let floats = outputs.iter().enumerate().filter_map(|(number, output)| {
             let expected = output.expected.as_ref()?;
             expected.dtype.filter(|dtype| dtype.is_float())?;

@@ -71,10 +71,10 @@ impl Exported {
     ///
     /// # Errors
     /// A loss that does not fit the network's outputs.
-    pub(super) fn of(read: Arc<Read>, loss: Option<LossName>) -> Result<Self> {
+    pub(super) fn from_read(read: Arc<Read>, loss: Option<LossName>) -> Result<Self> {
         let sizes = read.sizes.clone();
         let outputs = sizes.known_outputs(&read.contents.signature.outputs);
-        let loss = Chosen::of(&outputs, loss, &read.contents.file)?;
+        let loss = Chosen::choose(&outputs, loss, &read.contents.file)?;
         Ok(Self { read, sizes, loss, again: Arc::default(), adversary: None })
     }
 
@@ -86,7 +86,7 @@ impl Exported {
         let sizes = self.sizes.of_length(tokens)?;
         let Contents { signature, file, .. } = &self.read.contents;
         let loss = self.loss.kind.filter(|_| self.loss.said);
-        let loss = Chosen::of(&sizes.known_outputs(&signature.outputs), loss, file)?;
+        let loss = Chosen::choose(&sizes.known_outputs(&signature.outputs), loss, file)?;
         Ok(Self { sizes, loss, ..self })
     }
 
@@ -149,12 +149,12 @@ impl Exported {
 
     /// The pieces that the network is cut into for several devices: the modules of each, by path, the one that it begins with first.
     pub fn pieces(&self) -> Vec<Vec<String>> {
-        Pieces::of(&self.read.contents.program).all.into_iter().map(|piece| piece.modules).collect()
+        Pieces::from_program(&self.read.contents.program).all.into_iter().map(|piece| piece.modules).collect()
     }
 
     /// Names the pieces by their numbers: `0: wte, wpe; 1–12: h.0–11; 13: ln_f`.
     pub fn pieces_in_words(&self) -> String {
-        described(&Pieces::of(&self.read.contents.program))
+        described(&Pieces::from_program(&self.read.contents.program))
     }
 
     /// Returns the notes of a run: the loss, the modules that are computed again, unknown lifetimes, the one call if the file records it, what is

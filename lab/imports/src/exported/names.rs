@@ -16,7 +16,7 @@ pub(super) struct Place {
 
 impl Place {
     /// Reads the origin from a node's `nn_module_stack` and `stack_trace`.
-    pub(super) fn of(modules: &str, trace: &str) -> Self {
+    pub(super) fn new(modules: &str, trace: &str) -> Self {
         let module = calls(modules).next_back().map_or("", |call| call.path);
         Self { module: module.to_string(), line: line(trace) }
     }
@@ -66,10 +66,10 @@ mod tests {
     fn the_innermost_module_and_the_users_own_line() {
         let modules = "L__self__,,__main__.Net;L__self___h_0,h.0,__main__.Block;L__self___h_0_fc,h.0.fc,torch.nn.modules.linear.Linear";
         let trace = "File \"/home/me/net.py\", line 41, in forward\n    x = self.fc(x)\n  File \"/x/site-packages/torch/nn/modules/linear.py\", line 134, in forward\n    return F.linear(input, self.weight, self.bias)";
-        assert_eq!(Place::of(modules, trace), Place { module: "h.0.fc".into(), line: "net.py:41".into() });
-        assert_eq!(Place::of("L__self__,,__main__.Net", trace).to_string(), "net.py:41");
-        assert_eq!(Place::of("", "").to_string(), "the network");
-        assert_eq!(Place::of("a,fc@1,L", "File \"/torch/nn/x.py\", line 3, in f").to_string(), "fc, x.py:3");
-        assert_eq!(Place::of("no commas", "File \"a\", line x, in f"), Place::default());
+        assert_eq!(Place::new(modules, trace), Place { module: "h.0.fc".into(), line: "net.py:41".into() });
+        assert_eq!(Place::new("L__self__,,__main__.Net", trace).to_string(), "net.py:41");
+        assert_eq!(Place::new("", "").to_string(), "the network");
+        assert_eq!(Place::new("a,fc@1,L", "File \"/torch/nn/x.py\", line 3, in f").to_string(), "fc, x.py:3");
+        assert_eq!(Place::new("no commas", "File \"a\", line x, in f"), Place::default());
     }
 }

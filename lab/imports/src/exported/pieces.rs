@@ -27,7 +27,7 @@ pub(super) struct Pieces {
 impl Pieces {
     /// Finds the pieces of a graph: the repeated blocks, what is before the first, and what is after the last; what lies between two blocks goes with
     /// the first of them. A graph without blocks has its outermost modules as pieces, with what lies between.
-    pub(super) fn of(program: &Program) -> Self {
+    pub(super) fn from_program(program: &Program) -> Self {
         let called = modules(program);
         let blocks: HashSet<&str> = repeated(&called).into_iter().collect();
         let others: HashSet<&str> = outer(&called).into_iter().collect();

@@ -154,7 +154,7 @@ impl Program {
     /// # Errors
     /// [`Error::Usage`] naming file and node: an undefined name, two values of one name, an argument of an unknown kind; operators that are not
     /// represented, all of them at once; lifetimes of values that the graph does not have, or that end before the last use.
-    pub(super) fn of(
+    pub(super) fn build(
         graph: &schema::Graph,
         file: &str,
         lifetimes: &Lifetimes,
@@ -238,7 +238,7 @@ impl Lowering<'_> {
 
     fn node(&mut self, node: &schema::Node, graph: &schema::Graph, scope: &mut Scope<'_>) -> Result<Node> {
         let modules = node.metadata("nn_module_stack").to_string();
-        let place = Place::of(&modules, node.metadata("stack_trace"));
+        let place = Place::new(&modules, node.metadata("stack_trace"));
         let target = short(&node.target).to_string();
         let name = node.outputs.iter().find_map(first_name).unwrap_or(&target).to_string();
         let mut arguments = Vec::new();
@@ -262,7 +262,7 @@ impl Lowering<'_> {
                     (Some(result), None) => scope.define(result, &name)?,
                     (None, _) => scope.unnamed(),
                 };
-                let expected = result.and_then(|result| graph.tensor_values.get(result)).map(Expected::of);
+                let expected = result.and_then(|result| graph.tensor_values.get(result)).map(Expected::from_meta);
                 outputs.push(Output { slot, expected });
             }
         }
@@ -351,7 +351,7 @@ impl Scope<'_> {
 }
 
 impl Expected {
-    pub(super) fn of(meta: &TensorMeta) -> Self {
+    pub(super) fn from_meta(meta: &TensorMeta) -> Self {
         let known = |size: &Size| match size {
             Size::AsInt(value) => usize::try_from(*value).ok(),
             Size::AsExpr(_) => None,

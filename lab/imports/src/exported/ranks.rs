@@ -31,7 +31,8 @@ pub fn train_ranks(
         devices.iter().try_for_each(|device| check_divided(model, settings, device))?;
     }
     let rank = |number, device: &Device| {
-        let divided = settings.stage.divides_parameters().then(|| Pieces::of(model.contents(), model.again()));
+        let divided =
+            settings.stage.divides_parameters().then(|| Pieces::from_contents(model.contents(), model.again()));
         let network = match &divided {
             None => OnRank::new(model, Exported::network),
             Some(pieces) => OnRank::in_pieces(model, pieces.groups(), |at| {
@@ -46,7 +47,7 @@ pub fn train_ranks(
             let network = ExportedNetwork::around(model, device, built, parts, source.clone()).gathering(gathered);
             Ok(ScriptStep::new(network, update, run).after(before_forward))
         };
-        Rank::of(&network, device, settings, number, step)
+        Rank::with_step(&network, device, settings, number, step)
     };
     train_each(devices, settings, rank, progress)
 }

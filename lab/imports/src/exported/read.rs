@@ -54,7 +54,7 @@ impl Read {
         }
         let is_state = |kind: &InputKind| matches!(kind, InputKind::State(_));
         let is_state: Vec<bool> = self.contents.signature.inputs.iter().map(is_state).collect();
-        let regions = Arc::new(Regions::of(&self.contents.program, &is_state, recompute)?);
+        let regions = Arc::new(Regions::from_program(&self.contents.program, &is_state, recompute)?);
         known.push((recompute.clone(), regions.clone()));
         Ok(regions)
     }
@@ -88,15 +88,15 @@ pub(super) fn read_archive(mut archive: Archive, path: &Path) -> Result<Read> {
     if let Some((name, _)) = graph.tensor_values.iter().find(|(_, meta)| meta.sizes.len() > MAX_RANK) {
         return Err(archive.error(&entry, format!("{name} has more than {MAX_RANK} dimensions")));
     }
-    let lifetimes = Lifetimes::of(&mut archive)?;
+    let lifetimes = Lifetimes::read(&mut archive)?;
     let knows_lifetimes = lifetimes.is_some();
     let lifetimes = lifetimes.unwrap_or_default();
-    let mut program = Program::of(graph, &file, &lifetimes, &Operator::number)?;
+    let mut program = Program::build(graph, &file, &lifetimes, &Operator::number)?;
     if knows_lifetimes {
         first_states::follow_inputs(&mut program);
     }
     let tied = lifetimes.tied.as_deref();
-    let signature = Signature::of(&exported.graph_module, &program.used_inputs(), tied, &model, &mut archive)?;
+    let signature = Signature::read(&exported.graph_module, &program.used_inputs(), tied, &model, &mut archive)?;
     let found = given(&program, &signature, &exported);
     let (inputs, mut sizes) = found.map_err(|problem| archive.error(&entry, problem))?;
     sizes.is_recorded = lifetimes.is_recorded;
@@ -125,8 +125,8 @@ fn given(program: &Program, signature: &Signature, exported: &ExportedProgram) -
             InputKind::Nothing => {}
         }
     }
-    let (mut inputs, hints) = inputs::of(&signature.users, &users, program, &known)?;
-    let sizes = Sizes::of(&mut inputs, hints, &exported.range_constraints, &exported.guards_code);
+    let (mut inputs, hints) = inputs::make_inputs(&signature.users, &users, program, &known)?;
+    let sizes = Sizes::read(&mut inputs, hints, &exported.range_constraints, &exported.guards_code);
     Ok((inputs, sizes))
 }
 

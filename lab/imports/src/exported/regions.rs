@@ -46,7 +46,7 @@ impl Regions {
     ///
     /// # Errors
     /// [`Error::Usage`] naming what is asked for: no module has the name, or the nodes of a call do not follow one another.
-    pub(super) fn of(program: &Program, is_state: &[bool], recompute: &Recompute) -> Result<Self> {
+    pub(super) fn from_program(program: &Program, is_state: &[bool], recompute: &Recompute) -> Result<Self> {
         let mut regions = Self::default();
         if *recompute == Recompute::None {
             return Ok(regions);

@@ -84,7 +84,7 @@ struct Weights {
 }
 
 impl Weights {
-    fn of(folder: &'static str, config: WeightsConfig) -> Self {
+    fn new(folder: &'static str, config: WeightsConfig) -> Self {
         let tells_ties = tells_ties(&config);
         Self { folder, config, tells_ties }
     }
@@ -106,7 +106,7 @@ impl Signature {
     ///
     /// # Errors
     /// [`Error::Usage`] naming entry and tensor: inputs or outputs are not represented; weights are missing or do not match their description.
-    pub(super) fn of(
+    pub(super) fn read(
         module: &schema::GraphModule,
         used: &[bool],
         tied: Option<&[Vec<String>]>,
@@ -122,7 +122,7 @@ impl Signature {
         for (folder, kind) in [("data/weights/", "weights"), ("data/constants/", "constants")] {
             let config = format!("{folder}{model}_{kind}_config.json");
             let config = if archive.has(&config) { archive.json(&config)? } else { WeightsConfig::default() };
-            weights.push(Weights::of(folder, config));
+            weights.push(Weights::new(folder, config));
         }
         let mut all = Self::default();
         let mut files = BTreeMap::new();
@@ -333,7 +333,7 @@ pub(super) fn output(
     }
     let name = if let Argument::Tensor(name) = argument { name.clone() } else { String::new() };
     let meta = graph.tensor_values.get(&name);
-    let sizes = meta.map_or_else(Vec::new, |meta| meta.sizes.iter().map(Expression::of).collect());
-    let expected = meta.map(Expected::of);
+    let sizes = meta.map_or_else(Vec::new, |meta| meta.sizes.iter().map(Expression::from_size).collect());
+    let expected = meta.map(Expected::from_meta);
     Ok(OutputTensor { name, sizes, expected, is_loss: kind == "loss_output" })
 }

@@ -47,7 +47,7 @@ struct Length {
 
 impl Sizes {
     /// The sizes of inputs, with their symbols' values in the example. Symbols that stand for the same size become one. `guards` are conditions as the file has them.
-    pub(super) fn of(
+    pub(super) fn read(
         inputs: &mut [Input],
         mut hints: BTreeMap<String, i64>,
         ranges: &BTreeMap<String, Range>,
@@ -96,7 +96,7 @@ impl Sizes {
         };
         let example = self.symbols(self.example);
         for text in guards {
-            match Guard::of(text, &size_of).filter(|guard| guard.holds(&example)) {
+            match Guard::parse(text, &size_of).filter(|guard| guard.holds(&example)) {
                 Some(guard) => self.guards.push(guard),
                 None => self.unread.push(text.clone()),
             }

@@ -91,7 +91,7 @@ fn build<'a>(
     let contents = model.contents();
     let Some(first) = devices.first() else { return Err(Error::usage("devices", "one device at least is needed")) };
     refuse_predicted(contents, first.computes())?;
-    let parts = Parts::of(contents, &settings.cut, devices.len(), model.again(), model.loss.output)?;
+    let parts = Parts::cut(contents, &settings.cut, devices.len(), model.again(), model.loss.output)?;
     let inputs = inputs(model, &parts, devices, settings.micro_batches)?;
     let init = Init::new(first, settings.run.precision.dtype(), settings.run.seed);
     let tensors = tensors(contents, &parts.holders, devices, &init)?;

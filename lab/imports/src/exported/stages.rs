@@ -44,9 +44,9 @@ impl Parts {
     /// # Errors
     /// [`Error::Usage`] for a cut that cannot be made: too few pieces, a module on two devices whose operators are computed again as one, a result for the
     /// loss that an earlier stage makes.
-    pub(super) fn of(contents: &Contents, cut: &Cut, count: usize, again: &Regions, output: usize) -> Result<Self> {
+    pub(super) fn cut(contents: &Contents, cut: &Cut, count: usize, again: &Regions, output: usize) -> Result<Self> {
         let program = &*contents.program;
-        let pieces = Pieces::of(program);
+        let pieces = Pieces::from_program(program);
         if pieces.all.len() < count {
             return Err(Error::usage("devices", too_few(&pieces, count)));
         }

@@ -64,7 +64,7 @@ fn schedule(model: &Exported, settings: &RunSettings) -> Result<Schedule> {
     }
     if settings.schedule == Schedule::default() && model.loss.kind.is_none() {
         let order = Phase::USUAL.into_iter().filter(|phase| *phase != Phase::Loss);
-        return Ok(Schedule::of(order.collect(), "s"));
+        return Ok(Schedule::in_order(order.collect(), "s"));
     }
     Ok(settings.schedule.clone())
 }

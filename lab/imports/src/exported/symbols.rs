@@ -81,7 +81,7 @@ pub(super) fn floor_div(a: i64, b: i64) -> Option<i64> {
 
 impl Expression {
     /// Reads a size; `None` if it is not built of numbers, symbols and known functions alone.
-    pub(super) fn of(size: &Size) -> Option<Self> {
+    pub(super) fn from_size(size: &Size) -> Option<Self> {
         match size {
             Size::AsInt(value) => Some(Self::Number(*value)),
             Size::AsExpr(expression) => {
@@ -201,7 +201,7 @@ mod tests {
 
     fn read(text: &str) -> Option<Expression> {
         let expression = schema::Expression { expr_str: text.into(), hint: None };
-        Expression::of(&Size::AsExpr(expression))
+        Expression::from_size(&Size::AsExpr(expression))
     }
 
     #[test]

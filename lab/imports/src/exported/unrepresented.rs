@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_given_once() {
-        let place = || Place::of("", "");
+        let place = || Place::new("", "");
         let unknown = |target: &str| Unknown { target: target.into(), count: 1, place: place() };
         let text = refusal(&[unknown("nonzero.default"), unknown("bincount.default"), unknown("special.default")]);
         assert_eq!(text.matches("follows from values").count(), 1, "{text}");

@@ -59,7 +59,7 @@ pub(super) struct Ended {
 impl Ending {
     /// Returns the ending of a head other than a language model's or an image classifier's. `decoder`: positions see only earlier ones; `wide`: the
     /// loss of tokens converts their scores to f32; `positions`: tokens of an example.
-    pub(super) fn of(head: &HeadConfig, decoder: bool, wide: bool, positions: usize) -> Self {
+    pub(super) fn from_head(head: &HeadConfig, decoder: bool, wide: bool, positions: usize) -> Self {
         match head.head {
             Head::SequenceClassification => {
                 let HeadConfig { labels, problem, padding, .. } = *head;

@@ -122,7 +122,7 @@ const PAIRS: &[Head] =
 
 impl Family {
     /// Returns the family; `None` for a `model_type` that is not represented.
-    pub(super) fn of(model_type: &str) -> Option<Self> {
+    pub(super) fn from_model_type(model_type: &str) -> Option<Self> {
         let (prefix, heads, padding) = match model_type {
             "bert" => ("Bert", ENCODERS, Some(0)),
             "distilbert" => ("DistilBert", &ENCODERS[..6], Some(0)),

@@ -55,7 +55,7 @@ impl HeadConfig {
     /// # Errors
     /// [`Error::Usage`] for a class or a head that the family lacks, or that is not represented; the message lists those that are.
     pub(super) fn read(keys: &Keys<'_>, model_type: &str, options: &Options) -> error::Result<Option<Self>> {
-        let Some(family) = Family::of(model_type) else { return Ok(None) };
+        let Some(family) = Family::from_model_type(model_type) else { return Ok(None) };
         let named = named(keys)?;
         let head = match (options.head, &named[..]) {
             (Some(head), _) if family.heads.contains(&head) => head,

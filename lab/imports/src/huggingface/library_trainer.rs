@@ -88,7 +88,7 @@ pub fn library_trainer(
     if !settings.set_to_none {
         return Err(Error::usage("zero_grad", "the library's Trainer sets gradients to none"));
     }
-    let settings = RunSettings { schedule: Schedule::of(ORDER.to_vec(), "s"), ..settings.clone() };
+    let settings = RunSettings { schedule: Schedule::in_order(ORDER.to_vec(), "s"), ..settings.clone() };
     let (run, update) = Prepared::new(model, device, &settings, source, |settings, parameters| {
         let groups = Groups::new(&settings.optimizer, parameters)?;
         Ok(Update::with(settings, Some(Box::new(groups))))

@@ -276,7 +276,7 @@ impl Layer {
             scope: init.scope(),
             config: c.clone(),
             weights_dropout: Dropout::new(&attn, c.attention_dropout)?,
-            window: c.own.windows.of(number),
+            window: c.own.windows.window_at(number),
             q_proj: linear(attn.at("q_proj"), c.width, c.heads * c.own.head, qkv)?,
             k_proj: linear(attn.at("k_proj"), c.width, c.own.key_heads * c.own.head, qkv)?,
             v_proj: linear(attn.at("v_proj"), c.width, c.own.key_heads * c.own.head, qkv)?,

@@ -298,7 +298,7 @@ impl Pretrained {
             Kind::Decoder { wide, .. } => (true, wide),
             _ => (false, false),
         };
-        match (Ending::of(&self.head, decoder, wide, length), kind) {
+        match (Ending::from_head(&self.head, decoder, wide, length), kind) {
             (Ending::Mean { .. }, Kind::Encoder { pools: true } | Kind::Pictures { .. }) => {
                 Ending::Mean { pooled: true }
             }
@@ -401,7 +401,7 @@ impl Architecture for Pretrained {
     }
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
-        Ok(Box::new(Sequential::of(self.pieces(&|_| init.clone())?)))
+        Ok(Box::new(Sequential::from_modules(self.pieces(&|_| init.clone())?)))
     }
 
     fn one_length(&self) -> Option<&'static str> {
@@ -426,7 +426,7 @@ impl Architecture for Pretrained {
         if !self.scores_targets() {
             return Err(memcore::Error::invalid("head", OWN_LOSS));
         }
-        Ok(pieces::of(self.family.parts(at, &self.head)?, at))
+        Ok(pieces::all_pieces(self.family.parts(at, &self.head)?, at))
     }
 
     fn shares_ends(&self) -> bool {

@@ -63,7 +63,7 @@ pub(super) struct Scores {
 impl Scores {
     /// Applies layers. In the library their intermediate results share one name, so each is freed when the next one exists; the last layer's has its
     /// own.
-    pub(super) fn of(layers: &Sequential, hidden: &Tensor) -> Result<Self> {
+    pub(super) fn run(layers: &Sequential, hidden: &Tensor) -> Result<Self> {
         let mut input = hidden.clone();
         let Some((last, before)) = layers.modules().split_last() else {
             return Ok(Self { scores: hidden.clone(), input });
@@ -167,7 +167,7 @@ impl<N: Module + 'static> OutputHead for NormedHead<N> {
     }
 
     fn scores(&self, hidden: &Tensor) -> Result<Scores> {
-        Scores::of(&self.scores, hidden)
+        Scores::run(&self.scores, hidden)
     }
 
     fn layers(&self) -> Option<&Sequential> {

@@ -199,7 +199,7 @@ impl OutputHead for Head {
     }
 
     fn scores(&self, hidden: &Tensor) -> Result<Scores> {
-        let Scores { scores, input } = Scores::of(&self.scores, hidden)?;
+        let Scores { scores, input } = Scores::run(&self.scores, hidden)?;
         Ok(Scores { scores: ops::contiguous(&scores)?, input })
     }
 

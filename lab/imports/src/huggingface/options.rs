@@ -59,7 +59,7 @@ impl Options {
 
     /// Returns the rules of the release.
     pub(super) fn rules(&self) -> Rules {
-        Rules::of(self.transformers.unwrap_or(REPRESENTED))
+        Rules::from_release(self.transformers.unwrap_or(REPRESENTED))
     }
 }
 

@@ -138,7 +138,7 @@ impl Layer {
             config: c.clone(),
             weights_dropout: Dropout::new(&attn, c.attention_dropout)?,
             dropout: Dropout::new(init, c.dropout)?,
-            window: c.own.windows.of(0),
+            window: c.own.windows.window_at(0),
             o_proj: linear(attn.at("o_proj"), c.heads * c.own.head, c.width)?,
             qkv_proj: linear(attn.at("qkv_proj"), c.width, (c.heads + 2 * c.own.key_heads) * c.own.head)?,
             gate_up_proj: linear(mlp.at("gate_up_proj"), c.width, 2 * c.inner)?,

@@ -44,7 +44,7 @@ impl OpenStage {
 }
 
 /// Makes the pieces of parts that were made through `at`: the embeddings, the blocks, the output.
-pub(super) fn of(parts: Parts, at: &Places<'_>) -> Vec<Box<dyn Module>> {
+pub(super) fn all_pieces(parts: Parts, at: &Places<'_>) -> Vec<Box<dyn Module>> {
     let Parts { embeddings, blocks, output, stages, body } = parts;
     let last = blocks.len() + 1;
     let mut stages = stages.into_iter().map(|stage| Arc::new(OpenStage { stage, open: Mutex::default() }));

@@ -44,7 +44,7 @@ pub fn train_ranks(
             let prepared = Prepared::around(model, device, network.take()?, parts, &run, source.clone());
             Ok(ScriptStep::new(PretrainedNetwork::new(prepared, keep), update, run).after(before_forward))
         };
-        Rank::of(&network, device, settings, number, step)
+        Rank::with_step(&network, device, settings, number, step)
     };
     train_each(devices, settings, rank, progress)
 }

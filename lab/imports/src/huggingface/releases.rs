@@ -85,7 +85,7 @@ pub(super) struct Rules {
 
 impl Rules {
     /// Returns the rules of [`EARLIER`], of [`MASKING`], of [`WIDENING`] or of [`REPRESENTED`].
-    pub(super) fn of(release: Release) -> Self {
+    pub(super) fn from_release(release: Release) -> Self {
         let earlier = release < TURN;
         Self {
             caches_as_is: earlier,

@@ -51,7 +51,7 @@ pub type PretrainedStep = ScriptStep<PretrainedNetwork>;
 pub(super) fn schedule(settings: &RunSettings) -> Result<Schedule> {
     if settings.schedule == Schedule::default() {
         let order = Phase::USUAL.into_iter().filter(|phase| *phase != Phase::Loss);
-        return Ok(Schedule::of(order.collect(), "s"));
+        return Ok(Schedule::in_order(order.collect(), "s"));
     }
     if settings.schedule.names(Phase::Clear) {
         return Err(Error::usage("schedule", "networks of transformers have no lists that layers append to: no clear"));

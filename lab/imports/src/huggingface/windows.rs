@@ -57,7 +57,7 @@ impl Windows {
         Ok(Self { length, said, layers: slides, mixed })
     }
 
-    pub(super) fn of(&self, layer: usize) -> Option<usize> {
+    pub(super) fn window_at(&self, layer: usize) -> Option<usize> {
         self.length.filter(|_| self.layers.get(layer).is_some_and(|&slides| slides))
     }
 

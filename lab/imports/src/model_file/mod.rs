@@ -76,7 +76,7 @@ pub struct FileModel {
 
 impl FileModel {
     /// Makes a model of a network without training settings of a file.
-    pub fn of(architecture: Box<dyn Architecture>) -> Self {
+    pub fn new(architecture: Box<dyn Architecture>) -> Self {
         Self {
             architecture,
             optimizer: None,

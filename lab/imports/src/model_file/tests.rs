@@ -229,7 +229,7 @@ fn activations_groups_and_larger_pictures_by_name_compute() {
     let device = memcore::Device::builder(std::sync::Arc::new(conformance::Reference::default())).build();
     let settings = RunSettings::new(2, 2, OptimizerSettings::new(OptimizerKind::Sgd, 0.1));
     let source = lab_training::Source::Synthetic { seed: 0 };
-    let mut trainer = lab_training::Trainer::of(&*model.architecture, &device, &settings, source, "").unwrap();
+    let mut trainer = lab_training::Trainer::build(&*model.architecture, &device, &settings, source, "").unwrap();
     let weight =
         |trainer: &lab_training::Trainer| trainer.phases().network.model.parameters[0].array().to_f64().unwrap();
     let before = weight(&trainer);

@@ -15,7 +15,7 @@ use crate::archives::compared::{self, Recording, golden};
 fn differences(name: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = archives::unpacked(&golden(&format!("{name}.pt2.gz")), folder.path(), name);
-    compared::differences(&path, &Recording::of(name)).iter().map(ToString::to_string).collect()
+    compared::differences(&path, &Recording::read(name)).iter().map(ToString::to_string).collect()
 }
 
 macro_rules! equal {
@@ -125,7 +125,7 @@ fn eva02_of_timm() {
 /// The networks that are equal in every row, with their peak allocated memory.
 #[test]
 fn the_document_lists_the_networks_that_are_compared() {
-    let row = |name: &&str| format!("| {name} | {} | equal |\n", Recording::of(name).peaks().join(" | "));
+    let row = |name: &&str| format!("| {name} | {} | equal |\n", Recording::read(name).peaks().join(" | "));
     let rows: String = EQUAL.iter().map(row).collect();
     let head = "| network | peak at batch 4, MiB | at batch 7 | every row, of both |\n|---|---|---|---|\n";
     let table = format!("<!-- networks -->\n{head}{rows}<!-- /networks -->");

@@ -15,8 +15,8 @@ use crate::archives::compared::{Difference, Recording, as_the_package_writes, di
 /// Every row and column that differs. `NAME-sqrt` is the recording of a network in segments.
 fn different(recorded: &str) -> Vec<Difference> {
     let name = recorded.trim_end_matches("-sqrt");
-    let recording = Recording::of(&format!("checkpointed/{recorded}"));
-    let eager = Recording::of(&format!("eager/{name}"));
+    let recording = Recording::read(&format!("checkpointed/{recorded}"));
+    let eager = Recording::read(&format!("eager/{name}"));
     let folder = tempfile::tempdir().unwrap();
     let path = as_the_package_writes(name, folder.path(), Some(&eager.entry));
     differences(&path, &recording)

@@ -44,7 +44,7 @@ fn cell(differences: &[Difference]) -> String {
 
 /// Returns a row of the table, and the differences with lifetimes.
 fn row(name: &str) -> (String, Vec<Difference>) {
-    let recording = Recording::of(&format!("eager/{name}"));
+    let recording = Recording::read(&format!("eager/{name}"));
     let folder = tempfile::tempdir().unwrap();
     let with = differences(&as_the_package_writes(name, folder.path(), Some(&recording.entry)), &recording);
     let without = differences(&as_the_package_writes(name, folder.path(), None), &recording);

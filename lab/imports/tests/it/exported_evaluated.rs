@@ -42,7 +42,7 @@ fn every_row_of_a_training_with_evaluations_is_the_eager_programs() {
             continue;
         }
         assert_eq!(reason, None, "{name}");
-        let found: Vec<Difference> = differences(&path, &Recording::of(&format!("evaluated/{name}")));
+        let found: Vec<Difference> = differences(&path, &Recording::read(&format!("evaluated/{name}")));
         wrong.extend(found.iter().map(|found| format!("{name}, {found}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

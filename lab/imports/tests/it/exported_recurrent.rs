@@ -36,7 +36,7 @@ struct Recording {
 }
 
 impl Recording {
-    fn of(name: &str) -> Self {
+    fn read(name: &str) -> Self {
         let recording: Self = serde_json::from_slice(&golden(&format!("cudnn/{name}.json"))).unwrap();
         assert_eq!(recording.columns, COLUMNS);
         recording
@@ -66,7 +66,7 @@ fn ours(path: &Path, loss: &str, run: &Run, device: &Device) -> Vec<Row> {
 
 /// The figures that differ, as text.
 fn differences(name: &str) -> Vec<String> {
-    let (recording, folder) = (Recording::of(name), tempfile::tempdir().unwrap());
+    let (recording, folder) = (Recording::read(name), tempfile::tempdir().unwrap());
     let mut found = Vec::new();
     for run in &recording.runs {
         let entry = (run.form == "eager").then_some(&recording.entry);

@@ -29,7 +29,7 @@ fn meta() -> Device {
 
 /// The rows of a run, and the parameters' paths.
 fn rows(device: &Device, architecture: &dyn Architecture, settings: &RunSettings) -> (Vec<Row>, Vec<String>) {
-    let mut trainer = Trainer::of(architecture, device, settings, Source::Synthetic { seed: 0 }, "").unwrap();
+    let mut trainer = Trainer::build(architecture, device, settings, Source::Synthetic { seed: 0 }, "").unwrap();
     let paths = trainer.phases().network.model.parameters.iter().map(|p| p.path().to_string()).collect();
     for step in 0..settings.steps {
         trainer.step(step).unwrap();
@@ -83,7 +83,7 @@ fn losses(model: &FileModel, batch: usize, steps: usize) -> Vec<f64> {
     let device = Device::builder(Arc::new(Reference::default())).build();
     let settings = RunSettings { batch, ..settings(model) };
     let source = Source::Synthetic { seed: 0 };
-    let mut trainer = Trainer::of(&*model.architecture, &device, &settings, source, "").unwrap();
+    let mut trainer = Trainer::build(&*model.architecture, &device, &settings, source, "").unwrap();
     (0..steps).map(|step| trainer.step(step).unwrap().unwrap()).collect()
 }
 

@@ -79,7 +79,7 @@ impl NetworkResult {
             let bytes = |bytes| if bytes == 0 { Cell::Text("–".into()) } else { Cell::Bytes(bytes) };
             [Cell::Text(shown.name), Cell::Text(output)].into_iter().chain(figures.map(bytes)).collect()
         };
-        let rows = Tree::of(&self.modules).rows(rows).into_iter().map(row).collect();
+        let rows = Tree::from_modules(&self.modules).rows(rows).into_iter().map(row).collect();
         Table::new("", &["module", "gives", "parameters", "saved"], rows)
     }
 
@@ -98,7 +98,7 @@ impl NetworkResult {
 
     fn bars(&self) -> Bars {
         let of = |shown: Shown<'_>| (shown.name, Cell::Bytes(shown.saved_bytes));
-        let rows = Tree::of(&self.modules).leaves(ROWS).into_iter().map(of).collect();
+        let rows = Tree::from_modules(&self.modules).leaves(ROWS).into_iter().map(of).collect();
         Bars { title: "Saved for backward, from the first module to the last".into(), rows }
     }
 }

@@ -34,14 +34,14 @@ pub(super) struct Shown<'a> {
 
 impl<'a> Tree<'a> {
     /// `modules`: each before those inside it; the first is the network, with an empty path.
-    pub(super) fn of(modules: &'a [ModuleResult]) -> Self {
+    pub(super) fn from_modules(modules: &'a [ModuleResult]) -> Self {
         let Some((network, modules)) = modules.split_first() else { return Self { roots: Vec::new() } };
         let mut roots = branches(modules, "");
         let of_modules = |figure: fn(&Branch<'_>) -> u64| roots.iter().map(figure).sum::<u64>();
         let outside = Branch {
             parameter_bytes: network.parameter_bytes.saturating_sub(of_modules(|root| root.parameter_bytes)),
             saved_bytes: network.saved_bytes.saturating_sub(of_modules(|root| root.saved_bytes)),
-            ..Branch::of(network, OUTSIDE, Vec::new())
+            ..Branch::from_module(network, OUTSIDE, Vec::new())
         };
         if outside.parameter_bytes > 0 || outside.saved_bytes > 0 {
             roots.push(outside);
@@ -87,7 +87,7 @@ fn branches<'a>(modules: &'a [ModuleResult], path: &str) -> Vec<Branch<'a>> {
     };
     for module in modules {
         let Some(name) = below(module).filter(|name| !name.is_empty() && !name.contains('.')) else { continue };
-        let branch = Branch::of(module, name, branches(modules, &module.path));
+        let branch = Branch::from_module(module, name, branches(modules, &module.path));
         match out.last_mut().filter(|before| before.alike(&branch)) {
             Some(before) => before.last = Some(branch.name),
             None => out.push(branch),
@@ -97,7 +97,7 @@ fn branches<'a>(modules: &'a [ModuleResult], path: &str) -> Vec<Branch<'a>> {
 }
 
 impl<'a> Branch<'a> {
-    fn of(module: &'a ModuleResult, name: &'a str, inside: Vec<Branch<'a>>) -> Self {
+    fn from_module(module: &'a ModuleResult, name: &'a str, inside: Vec<Branch<'a>>) -> Self {
         let (parameter_bytes, saved_bytes) = (module.parameter_bytes, module.saved_bytes);
         Self { module, parameter_bytes, saved_bytes, name, last: None, inside, open: false }
     }
@@ -171,13 +171,13 @@ mod tests {
         let paths = ["", "wte", "h", "h.0", "h.0.a", "h.0.b", "h.1", "h.1.a", "h.1.b", "head", "head.x", "head.y"];
         let saved = [90, 1, 60, 30, 20, 10, 30, 20, 10, 29, 14, 15];
         let modules: Vec<_> = paths.into_iter().zip(saved).map(|(path, saved)| module(path, saved)).collect();
-        let rows = |most| Tree::of(&modules).rows(most).into_iter().map(|row| row.name).collect::<Vec<_>>();
+        let rows = |most| Tree::from_modules(&modules).rows(most).into_iter().map(|row| row.name).collect::<Vec<_>>();
         assert_eq!(rows(0), ["wte", "h", "head"]);
         assert_eq!(rows(4), ["wte", "h", "  0 to 1, each", "head"]);
         // The blocks hold more than the head, and there is room to open one of them.
         assert_eq!(rows(6), ["wte", "h", "  0 to 1, each", "    a", "    b", "head"]);
         assert_eq!(rows(99).len(), 8);
-        let leaves: Vec<_> = Tree::of(&modules).leaves(4).into_iter().map(|row| row.name).collect();
+        let leaves: Vec<_> = Tree::from_modules(&modules).leaves(4).into_iter().map(|row| row.name).collect();
         assert_eq!(leaves, ["wte", "h.0 to 1, each", "head"]);
     }
 
@@ -186,7 +186,7 @@ mod tests {
         let paths = ["", "0", "0.a", "0.b", "1", "1.a", "1.b", "3", "3.a", "3.b"];
         let saved = [9, 3, 1, 2, 3, 2, 1, 3, 2, 1];
         let modules: Vec<_> = paths.into_iter().zip(saved).map(|(path, saved)| module(path, saved)).collect();
-        let rows: Vec<_> = Tree::of(&modules).rows(0).into_iter().map(|row| row.name).collect();
+        let rows: Vec<_> = Tree::from_modules(&modules).rows(0).into_iter().map(|row| row.name).collect();
         assert_eq!(rows, ["0", "1", "3"]);
     }
 }

@@ -41,7 +41,7 @@ struct Look {
 
 impl Look {
     /// Look of the series with this index. A predicted series has the colour of the measured one, and dashes.
-    fn of(series: &Series, place: usize) -> Self {
+    fn from_series(series: &Series, place: usize) -> Self {
         let color = series.color % COLORS;
         let dash = if series.shape == Shape::Predicted { "6 4" } else { DASHES[place % DASHES.len()] };
         Self { color, mark: (place + place / COLORS) % COLORS, dash }
@@ -126,7 +126,7 @@ impl Drawn<'_> {
             );
             self.axes(out, &scale);
             for (place, series) in self.0.series.iter().enumerate() {
-                self.series(out, series, &Look::of(series, place), &scale);
+                self.series(out, series, &Look::from_series(series, place), &scale);
             }
             out.push_str("</svg>\n");
         }
@@ -141,7 +141,7 @@ impl Drawn<'_> {
         }
         out.push_str("<p class=\"legend\">");
         for (place, series) in named {
-            let look = Look::of(series, place);
+            let look = Look::from_series(series, place);
             let color = look.color;
             let _ = write!(
                 out,
@@ -355,7 +355,8 @@ mod tests {
             ..chart.series[0].clone()
         };
         chart.series = (0..11).map(one).collect();
-        let looks: Vec<Look> = chart.series.iter().enumerate().map(|(i, series)| Look::of(series, i)).collect();
+        let looks: Vec<Look> =
+            chart.series.iter().enumerate().map(|(i, series)| Look::from_series(series, i)).collect();
         for (i, a) in looks.iter().enumerate() {
             for b in &looks[..i] {
                 assert!(a.mark != b.mark || a.color != b.color && a.dash != b.dash, "{i}");

@@ -155,7 +155,7 @@ fn counter(out: &mut String, at: usize, name: &str, bytes: u64) {
 /// Blocks that were live at the peak, as folded stacks: category, module by module, operator, then bytes. Opens in `flamegraph.pl --countname bytes`
 /// and in <https://www.speedscope.app>.
 pub fn folded_stacks(recording: &Recording) -> String {
-    let peak = Timeline::of(recording).peak;
+    let peak = Timeline::from_recording(recording).peak;
     let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
     // The state at the peak: later changes of a block do not count.
     let mut lives: Vec<Option<(u64, u8, NameId, NameId)>> = Vec::with_capacity(recording.allocations());

@@ -14,14 +14,14 @@ use crate::other_devices::OtherDevice;
 impl Recording {
     /// Recording of a device. Categories are guessed if the snapshot does not tell them, and the name says so.
     pub fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize) -> Self {
-        let guesses = Guesses::of(snapshot, device);
+        let guesses = Guesses::from_snapshot(snapshot, device);
         let name = &format!("{name}{}", OtherDevice::after_name(snapshot, device));
         if guesses.roles_are_told {
             return of_snapshot(name, snapshot, device, Roles::default(), &guesses);
         }
         let is_guess = guesses.roles.iter().any(|role| *role != Role::Other);
         let name = if is_guess { format!("{name} (categories are guessed from stacks)") } else { name.into() };
-        let roles = Roles::of(&guesses.lives, &guesses.roles);
+        let roles = Roles::from_lives(&guesses.lives, &guesses.roles);
         let mut recording = of_snapshot(&name, snapshot, device, roles, &guesses);
         recording.categories_are_guesses = is_guess;
         recording
@@ -29,7 +29,7 @@ impl Recording {
 
     /// Recording of a device, with the known role of each allocation.
     pub fn of_roles(name: &str, snapshot: &Snapshot, device: usize, lives: &[Life], roles: &[Role]) -> Self {
-        of_snapshot(name, snapshot, device, Roles::of(lives, roles), &Guesses::of(snapshot, device))
+        of_snapshot(name, snapshot, device, Roles::from_lives(lives, roles), &Guesses::from_snapshot(snapshot, device))
     }
 }
 
@@ -43,7 +43,7 @@ struct Roles {
 }
 
 impl Roles {
-    fn of(lives: &[Life], roles: &[Role]) -> Self {
+    fn from_lives(lives: &[Life], roles: &[Role]) -> Self {
         let mut all = Self::default();
         for (life, role) in lives.iter().zip(roles) {
             match life.made {
@@ -200,7 +200,7 @@ impl Maker<'_> {
         if let Some(&names) = self.stacks.get(&stack) {
             return names;
         }
-        let place = Place::of(self.snapshot, stack);
+        let place = Place::from_stack(self.snapshot, stack);
         let op = match (&place.operator, self.snapshot.has_stack(stack)) {
             (_, false) => String::new(),
             (Some(operator), _) if place.own.is_some() => format!("{} ({operator})", place.in_words()),

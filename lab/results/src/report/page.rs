@@ -17,7 +17,7 @@ const REPORT: &str = include_str!("report.js");
 /// # Errors
 /// A result of an unknown kind.
 pub fn html(parts: &[Part<'_>]) -> Result<String> {
-    let mut shown: Vec<Shown<'_>> = parts.iter().map(Shown::of).collect::<Result<_>>()?;
+    let mut shown: Vec<Shown<'_>> = parts.iter().map(Shown::from_part).collect::<Result<_>>()?;
     let mut body = String::new();
     let several = shown.len() > 1;
     let level = if several { 2 } else { 1 };

@@ -53,12 +53,12 @@ pub(super) struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    pub(super) fn of(part: &Part<'a>) -> Result<Self> {
+    pub(super) fn from_part(part: &Part<'a>) -> Result<Self> {
         let history = match *part {
             Part::Recording(recording) => Some(recording),
             Part::Result { recording, .. } | Part::Sections { recording, .. } => recording,
         };
-        let timeline = history.map(Timeline::of);
+        let timeline = history.map(Timeline::from_recording);
         let shown = |title: String, sections| Self {
             title,
             sections,
@@ -77,7 +77,7 @@ impl<'a> Shown<'a> {
                 let (title, sections) = crate::read(result)?;
                 Self {
                     timeline,
-                    headline: Headline::of(result),
+                    headline: Headline::from_result(result),
                     taken: Taken::of_result(result),
                     failed: !result["out_of_memory"].is_null(),
                     ..shown(title, Cow::Owned(sections))
@@ -127,7 +127,7 @@ impl<'a> Shown<'a> {
         }
         let named = self.headline.as_ref().map(|headline| &headline.limit);
         let limit = named.or(history.recording.limit.as_ref());
-        let payload = Payload::of(history, limit).script();
+        let payload = Payload::from_timeline(history, limit).script();
         let payload = payload.map_err(|error| Error::usage("report", error.to_string()))?;
         let _ = writeln!(out, "<section class=\"run\" data-run=\"run-{index}\" aria-label=\"Timeline of memory\">");
         heading(out, level + 1, "Live memory, event by event");

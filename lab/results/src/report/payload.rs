@@ -129,7 +129,7 @@ fn lasts(from: u32, to: u32) -> i64 {
 
 impl<'a> Payload<'a> {
     /// Makes the data of a run; `limit` is the available memory, with its name.
-    pub(super) fn of(timeline: &Timeline<'a>, limit: Option<&'a (String, u64)>) -> Self {
+    pub(super) fn from_timeline(timeline: &Timeline<'a>, limit: Option<&'a (String, u64)>) -> Self {
         let recording = timeline.recording;
         let mut used = Used::default();
         used.number(NameId(0));
@@ -199,7 +199,7 @@ fn moments(timeline: &Timeline<'_>, used: &mut Used) -> Moments {
         scope: Vec::with_capacity(all.len()),
         bytes: Vec::with_capacity(all.len()),
     };
-    let allocations = Allocations::of(timeline);
+    let allocations = Allocations::from_timeline(timeline);
     for moment in all {
         let (kind, op, scope, bytes) = allocations.event(moment.at);
         moments.kind.push(kind);
@@ -217,7 +217,7 @@ struct Allocations<'a> {
 }
 
 impl<'a> Allocations<'a> {
-    fn of(timeline: &Timeline<'a>) -> Self {
+    fn from_timeline(timeline: &Timeline<'a>) -> Self {
         let events = timeline.recording.events();
         let made = events.iter().enumerate().filter(|(_, event)| matches!(event, Event::Alloc { .. }));
         Self { events, at: made.map(|(at, _)| at as u32).collect() }

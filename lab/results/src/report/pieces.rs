@@ -45,6 +45,6 @@ pub fn glossary() -> String {
 /// Data that cannot be written in JSON.
 pub fn picture(recording: &Recording, limit: Option<&(String, u64)>, detail: Detail) -> Result<Value> {
     let timeline = Timeline::in_detail(recording, detail);
-    let payload = Payload::of(&timeline, limit.or(recording.limit.as_ref()));
+    let payload = Payload::from_timeline(&timeline, limit.or(recording.limit.as_ref()));
     serde_json::to_value(payload).map_err(|error| Error::usage("report", error.to_string()))
 }

@@ -88,7 +88,11 @@ fn figures(out: &mut String, figures: &[Figure]) {
     out.push_str("<dl class=\"figures\">\n");
     for Figure { name, value, note } in figures {
         let (name, note) = (escaped(name), escaped(note));
-        let _ = writeln!(out, "<div><dt>{name}</dt><dd>{}<small>{note}</small></dd></div>", Cell::of(value).markup());
+        let _ = writeln!(
+            out,
+            "<div><dt>{name}</dt><dd>{}<small>{note}</small></dd></div>",
+            Cell::from_cell(value).markup()
+        );
     }
     out.push_str("</dl>\n");
 }
@@ -135,7 +139,7 @@ fn verdicts(out: &mut String, claims: &[Judged]) {
 }
 
 fn rows(out: &mut String, shown: &Table) {
-    let rows: Vec<Vec<Cell>> = shown.rows.iter().map(|row| row.iter().map(Cell::of).collect()).collect();
+    let rows: Vec<Vec<Cell>> = shown.rows.iter().map(|row| row.iter().map(Cell::from_cell).collect()).collect();
     table(out, &shown.title, &shown.columns, &rows);
 }
 
@@ -151,7 +155,7 @@ fn bars(out: &mut String, bars: &Bars) {
              <i style=\"left:0;width:{:.3}%\"></i></span><span role=\"cell\">{}</span></div>",
             escaped(name),
             100.0 * share,
-            Cell::of(cell).markup()
+            Cell::from_cell(cell).markup()
         );
     }
     out.push_str("</div>\n");
@@ -159,7 +163,7 @@ fn bars(out: &mut String, bars: &Bars) {
 
 impl Cell {
     /// Converts a cell of a result.
-    fn of(cell: &section::Cell) -> Self {
+    fn from_cell(cell: &section::Cell) -> Self {
         match cell {
             section::Cell::Text(text) if cell.is_figure() => Self::figure(text),
             section::Cell::Text(text) => Self::text(text),

@@ -287,7 +287,7 @@ impl<'a> Phases<'a> {
 
 impl<'a> Timeline<'a> {
     /// Reads a recording from its beginning.
-    pub fn of(recording: &'a Recording) -> Self {
+    pub fn from_recording(recording: &'a Recording) -> Self {
         Self::in_detail(recording, Detail::Whole)
     }
 

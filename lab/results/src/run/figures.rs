@@ -81,7 +81,7 @@ pub struct ScopeBytes {
 
 impl PeakResult {
     /// Memory at the peak, without the allocation that reached it.
-    pub fn of(peak: &PeakComposition, reserved_bytes: u64) -> Self {
+    pub fn from_peak(peak: &PeakComposition, reserved_bytes: u64) -> Self {
         Self {
             bytes: peak.allocated_bytes,
             requested_bytes: peak.requested_bytes,
@@ -253,7 +253,7 @@ pub struct TopScope {
 
 impl OutOfMemoryResult {
     /// Converts a report; `message` is its text.
-    pub fn of(report: &OutOfMemory, message: String) -> Self {
+    pub fn from_report(report: &OutOfMemory, message: String) -> Self {
         let needs = report
             .needs
             .map(|needs| Needed { allocated_bytes: needs.allocated_bytes, reserved_bytes: needs.reserved_bytes });

@@ -105,7 +105,7 @@ fn peak(peak: &PeakComposition, label: Option<&str>, reserved_bytes: u64, device
             phase: ledger.phase_name(phase).to_string(),
             by_scope: scopes.into_iter().map(held_by).collect(),
             host: HostBytes::of_device(device),
-            ..PeakResult::of(peak, reserved_bytes)
+            ..PeakResult::from_peak(peak, reserved_bytes)
         }
     })
 }

@@ -23,9 +23,9 @@ pub struct AccountResult {
 }
 
 impl AccountResult {
-    fn of(account: &Account, rows: &[Row]) -> Self {
+    fn from_account(account: &Account, rows: &[Row]) -> Self {
         Self {
-            peak: PeakResult::of(&account.peak, account.reserved_peak),
+            peak: PeakResult::from_peak(&account.peak, account.reserved_peak),
             by_category: by_category(&account.by_category),
             rings: (&account.rings).into(),
             steps: rows.to_vec(),
@@ -68,7 +68,7 @@ pub struct StageResult {
 
 impl StageResult {
     /// Makes the result of a device.
-    pub fn of(name: String, device: DeviceInfo, stage: &StageFigures) -> Self {
+    pub fn from_figures(name: String, device: DeviceInfo, stage: &StageFigures) -> Self {
         Self {
             name,
             device,
@@ -82,7 +82,7 @@ impl StageResult {
             in_flight: stage.in_flight,
             sent_bytes: stage.sent_bytes,
             received_bytes: stage.received_bytes,
-            account: AccountResult::of(&stage.account, &stage.rows),
+            account: AccountResult::from_account(&stage.account, &stage.rows),
         }
     }
 }
@@ -106,7 +106,7 @@ pub struct DataParallelFigures {
 
 impl DataParallelFigures {
     /// Converts a run's settings.
-    pub fn of(settings: &DataParallelSettings, formula: ModelStates) -> Self {
+    pub fn from_settings(settings: &DataParallelSettings, formula: ModelStates) -> Self {
         Self {
             ranks: settings.ranks,
             stage: settings.stage.number(),
@@ -197,7 +197,7 @@ impl From<&RankFigures> for RankResult {
             gathered_bytes: rank.gathered_bytes,
             bucket_bytes: rank.bucket_bytes,
             sent_bytes_per_step: rank.sent.into(),
-            account: AccountResult::of(&rank.account, &rank.rows),
+            account: AccountResult::from_account(&rank.account, &rank.rows),
         }
     }
 }

@@ -91,7 +91,7 @@ pub struct TrainResult {
 
 impl TrainResult {
     /// Makes a result that has only the request.
-    pub fn of(settings: Settings) -> Self {
+    pub fn from_settings(settings: Settings) -> Self {
         Self { settings, step_columns: COLUMNS.map(String::from).to_vec(), ..Self::default() }
     }
 

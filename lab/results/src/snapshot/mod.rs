@@ -106,7 +106,7 @@ pub struct HeldBefore {
 }
 
 impl HeldBefore {
-    fn of(snapshot: &Snapshot, device: usize) -> Self {
+    fn from_snapshot(snapshot: &Snapshot, device: usize) -> Self {
         let before = snapshot.live_after(device, None);
         Self {
             blocks: before.len() as u64,
@@ -253,7 +253,7 @@ impl From<&Totals> for TotalsResult {
 }
 
 impl HeldSum {
-    fn of(held: &[Held]) -> Self {
+    fn from_held(held: &[Held]) -> Self {
         Self {
             stacks: held.len() as u64,
             bytes: total(held.iter().map(|held| held.bytes)),
@@ -264,7 +264,7 @@ impl HeldSum {
 
 impl SnapshotResult {
     /// Makes the result for a device.
-    pub fn of(file: String, snapshot: &Snapshot, device: usize, looked: &Looked) -> Self {
+    pub fn new(file: String, snapshot: &Snapshot, device: usize, looked: &Looked) -> Self {
         let top = looked.top.unwrap_or(TOP);
         let lines = |held: &Held| HeldResult {
             bytes: held.bytes,
@@ -283,7 +283,7 @@ impl SnapshotResult {
         };
         let (trace, held, leftovers) = (snapshot.trace(device), snapshot.held(device), snapshot.leftovers(device));
         let peak = snapshot.records_requests(device).then(|| snapshot.peak(device));
-        let guesses = Guesses::of(snapshot, device);
+        let guesses = Guesses::from_snapshot(snapshot, device);
         let peak_entry = peak.as_ref().and_then(|peak| peak.event);
         let (moment, out_of_memory) = looked_at(snapshot, device, &guesses, looked, peak_entry);
         let peak = peak.map(|peak| {
@@ -292,7 +292,7 @@ impl SnapshotResult {
                 event: peak.event,
                 requested_bytes: peak.bytes,
                 by_stack: first(&peak.by_stack),
-                in_all: HeldSum::of(&peak.by_stack),
+                in_all: HeldSum::from_held(&peak.by_stack),
                 made_by: stack.map(|stack| snapshot.stack_lines(stack)).unwrap_or_default(),
             }
         });
@@ -300,7 +300,7 @@ impl SnapshotResult {
             file,
             device,
             devices: snapshot.devices(),
-            other_devices: OtherDevice::of(snapshot, device),
+            other_devices: OtherDevice::all_but(snapshot, device),
             unread_segments: snapshot.unread_segments.clone(),
             events: trace.len(),
             totals: (&snapshot.totals(device)).into(),
@@ -310,12 +310,12 @@ impl SnapshotResult {
             steps_are_told: guesses.steps_are_told,
             ranges: ranges(snapshot, device),
             held: first(&held),
-            held_in_all: HeldSum::of(&held),
+            held_in_all: HeldSum::from_held(&held),
             segments: snapshot.segments_of(device).map(|segment| of_segment(snapshot, segment)).collect(),
-            before: HeldBefore::of(snapshot, device),
+            before: HeldBefore::from_snapshot(snapshot, device),
             peak,
             left_over: first(&leftovers.live),
-            left_over_in_all: HeldSum::of(&leftovers.live),
+            left_over_in_all: HeldSum::from_held(&leftovers.live),
             growing: leftovers.course.growing.iter().take(top).map(growing).collect(),
             live_at_step_ends: leftovers.course.steps,
             looked: looked.clone(),
@@ -333,7 +333,7 @@ fn looked_at(
 ) -> (MomentResult, Option<SnapshotOom>) {
     let last = snapshot.trace(device).len().checked_sub(1).filter(|_| snapshot.records_requests(device));
     let range = looked.range.unwrap_or((0, usize::MAX));
-    let mut out_of_memory = SnapshotOom::of(snapshot, device, guesses, range);
+    let mut out_of_memory = SnapshotOom::from_snapshot(snapshot, device, guesses, range);
     let (what, entry) = match (&out_of_memory, last) {
         (Some(oom), _) => ("out_of_memory", Some(oom.entry)),
         (None, None) => ("end", None),
@@ -341,14 +341,14 @@ fn looked_at(
     };
     if let Some(oom) = out_of_memory.as_mut().filter(|_| last.is_some_and(|last| last < MAX_REPLAYED)) {
         // A trace that cannot be replayed is not tried.
-        oom.what_if = what_if(snapshot, device, None).ok().map(|found| WhatIfResult::of(found, None));
+        oom.what_if = what_if(snapshot, device, None).ok().map(|found| WhatIfResult::new(found, None));
     }
     let wanted = |stack| looked.matching.as_ref().is_none_or(|wanted| matches(snapshot, stack, wanted));
     let top = looked.top.unwrap_or(usize::MAX);
     // In this program's own histories the ranges are phases, which are shown anyway.
     let named = entry.filter(|_| !guesses.roles_are_told);
     let ranges = named.map(|entry| open_ranges(snapshot, device, entry)).unwrap_or_default();
-    let moment = MomentResult::of(snapshot, guesses, what, entry, top, &wanted);
+    let moment = MomentResult::new(snapshot, guesses, what, entry, top, &wanted);
     (MomentResult { ranges, ..moment }, out_of_memory)
 }
 

@@ -84,7 +84,7 @@ const WIDTH: usize = 60;
 
 impl MomentResult {
     /// Makes the moment after an entry, without the lines that `wanted` refuses.
-    pub fn of(
+    pub fn new(
         snapshot: &Snapshot,
         guesses: &Guesses,
         what: &str,
@@ -104,7 +104,7 @@ impl MomentResult {
             CategoryResult { category: role.name().into(), requested_bytes, guessed }
         };
         let by_category = Role::ALL.iter().map(of_role).filter(|found| found.requested_bytes > 0).collect();
-        let line = |row: &HeldRow| LineResult::of(snapshot, row, told);
+        let line = |row: &HeldRow| LineResult::from_row(snapshot, row, told);
         let step = entry.filter(|_| !guesses.step_ends.is_empty()).map(|entry| guesses.steps_before(entry) + 1);
         Self {
             what: what.into(),
@@ -179,7 +179,7 @@ impl MomentResult {
 }
 
 impl LineResult {
-    fn of(snapshot: &Snapshot, row: &HeldRow, told: bool) -> Self {
+    fn from_row(snapshot: &Snapshot, row: &HeldRow, told: bool) -> Self {
         let line = |line: &Line| format!("{}:{}", line.file, line.line);
         Self {
             requested_bytes: row.bytes,

@@ -44,7 +44,7 @@ pub(crate) const CARD_HAD_ROOM: &str =
 
 impl SnapshotOom {
     /// Makes it for a device's trace, if a request failed in it within `range`.
-    pub fn of(snapshot: &Snapshot, device: usize, guesses: &Guesses, range: (usize, usize)) -> Option<Self> {
+    pub fn from_snapshot(snapshot: &Snapshot, device: usize, guesses: &Guesses, range: (usize, usize)) -> Option<Self> {
         let trace = snapshot.trace(device);
         let ooms = || {
             trace
@@ -69,7 +69,7 @@ impl SnapshotOom {
             failed: ooms().count(),
             later_allocations: trace[entry..].iter().filter(|event| event.action == Action::Alloc).count(),
             requested: event.bytes,
-            place: snapshot.has_stack(event.stack).then(|| Place::of(snapshot, event.stack).in_words()),
+            place: snapshot.has_stack(event.stack).then(|| Place::from_stack(snapshot, event.stack).in_words()),
             held,
             reserved,
             free_on_device: event.address,

@@ -55,7 +55,7 @@ impl Browser {
     pub fn new(history: History) -> Self {
         let (highest, shown) = (history.highest(), history.len().max(1));
         let cursor = history.failures.first().copied().unwrap_or(highest);
-        let moment = Moment::of(&history, cursor, None);
+        let moment = Moment::at_event(&history, cursor, None);
         Self { history, cursor, from: 0, shown, found: None, said: None, moment }
     }
 
@@ -121,7 +121,7 @@ impl Browser {
     fn go(&mut self, at: u32) {
         if at != self.cursor {
             self.cursor = at;
-            self.moment = Moment::of(&self.history, at, self.found.as_ref());
+            self.moment = Moment::at_event(&self.history, at, self.found.as_ref());
         }
         if at < self.from || at - self.from >= self.shown {
             self.center();
@@ -168,14 +168,14 @@ impl Browser {
     fn find(&mut self, text: &str) {
         if text.trim().is_empty() {
             self.found = None;
-            self.moment = Moment::of(&self.history, self.cursor, None);
+            self.moment = Moment::at_event(&self.history, self.cursor, None);
             return;
         }
-        let found = Found::of(&self.history, text);
+        let found = Found::search(&self.history, text);
         let to = found.events.iter().copied().find(|&at| at >= self.cursor).or(found.events.first().copied());
         let nothing = format!("no line, module or operator has {:?}", found.text);
         self.found = to.map(|_| found);
-        self.moment = Moment::of(&self.history, self.cursor, self.found.as_ref());
+        self.moment = Moment::at_event(&self.history, self.cursor, self.found.as_ref());
         match to {
             Some(to) => {
                 self.go(to);

@@ -14,7 +14,7 @@ pub struct Curve {
 }
 
 impl Curve {
-    pub(super) fn of(values: Vec<u64>) -> Self {
+    pub(super) fn from_values(values: Vec<u64>) -> Self {
         let extremes = values.chunks(TOGETHER).filter_map(extremes_of).collect();
         Self { values, extremes }
     }
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn extremes_of_a_range_are_those_of_its_values() {
         let values: Vec<u64> = (0..5000u64).map(|i| i * 7919 % 5003).collect();
-        let curve = Curve::of(values.clone());
+        let curve = Curve::from_values(values.clone());
         for range in [0..0, 0..1, 3..1024, 1024..2048, 1000..1030, 1..4999, 0..5000, 2047..4100, 4999..9000] {
             let there = &values[range.start.min(5000)..range.end.min(5000)];
             let expected = (there.iter().min(), there.iter().max());

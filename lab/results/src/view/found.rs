@@ -16,7 +16,7 @@ pub struct Found {
 
 impl Found {
     /// Searches a recording. Case does not count; `train.py:7` is not `train.py:71`.
-    pub fn of(history: &History, text: &str) -> Self {
+    pub fn search(history: &History, text: &str) -> Self {
         let recording = &history.recording;
         let wanted = text.trim().to_lowercase();
         let names = recording.names().map(|name| has(&plain(name).to_lowercase(), &wanted)).collect();

@@ -54,11 +54,11 @@ pub(super) struct Stays {
 }
 
 impl Stays {
-    fn of(segments: Segments) -> Self {
+    fn from_segments(segments: Segments) -> Self {
         let all = segments.stays(usize::MAX, 0);
         let from: Vec<u32> = all.iter().map(|stay| stay.from).collect();
         let to: Vec<u32> = all.iter().map(|stay| stay.to).collect();
-        let living = Living::of(&from, &to);
+        let living = Living::new(&from, &to);
         Self { all, from, to, living }
     }
 
@@ -108,7 +108,7 @@ impl Fold {
 
 impl History {
     /// Reads a recording from its beginning, once.
-    pub fn of(recording: Recording) -> Self {
+    pub fn from_recording(recording: Recording) -> Self {
         let events = recording.events();
         let mut fold = Fold::default();
         let (mut allocated, mut reserved) = (Vec::with_capacity(events.len()), Vec::with_capacity(events.len()));
@@ -126,8 +126,8 @@ impl History {
             (false, true) => Marks::None,
         };
         let peaks = peaks(&allocated);
-        let (allocated, reserved) = (Curve::of(allocated), Curve::of(reserved));
-        let (blocks, stays) = (Living::of(&made, &freed), Stays::of(segments));
+        let (allocated, reserved) = (Curve::from_values(allocated), Curve::from_values(reserved));
+        let (blocks, stays) = (Living::new(&made, &freed), Stays::from_segments(segments));
         Self { recording, allocated, reserved, peaks, failures, marks, phases, made, freed, blocks, retags, stays }
     }
 

@@ -22,7 +22,7 @@ struct List {
 
 impl Living {
     /// Makes lists for lives from `from` (in order) until before `to`.
-    pub(super) fn of(from: &[u32], to: &[u32]) -> Self {
+    pub(super) fn new(from: &[u32], to: &[u32]) -> Self {
         let mut lists: Vec<List> = Vec::new();
         let (mut begun, mut apart) = (0, APART);
         while from.len() - begun > apart {
@@ -56,7 +56,7 @@ mod tests {
     fn what_lives_is_found_at_every_moment() {
         let from: Vec<u32> = (0..30_000).collect();
         let to: Vec<u32> = from.iter().map(|i| if i % 3 == 0 { u32::MAX } else { i + 1 + i * 37 % 500 }).collect();
-        let living = Living::of(&from, &to);
+        let living = Living::new(&from, &to);
         assert!(living.lists.len() > 3);
         let kept: usize = living.lists.iter().map(|list| list.living.len()).sum();
         assert!(kept < 2 * from.len(), "{kept}");
@@ -68,8 +68,8 @@ mod tests {
 
     #[test]
     fn nothing_lives_before_the_first() {
-        let living = Living::of(&[5], &[u32::MAX]);
+        let living = Living::new(&[5], &[u32::MAX]);
         assert_eq!(living.at(&[5], &[u32::MAX], 4).count(), 0);
-        assert_eq!(Living::of(&[], &[]).at(&[], &[], 0).count(), 0);
+        assert_eq!(Living::new(&[], &[]).at(&[], &[], 0).count(), 0);
     }
 }

@@ -88,7 +88,7 @@ pub struct Cell {
 
 impl Moment {
     /// Finds the memory that lives after an event.
-    pub fn of(history: &History, at: u32, found: Option<&Found>) -> Self {
+    pub fn at_event(history: &History, at: u32, found: Option<&Found>) -> Self {
         let recording = &history.recording;
         let mut moment = Self { at, reserved_bytes: history.reserved.at(at), ..Self::default() };
         let mut holders: FxHashMap<(NameId, CategoryId), Holder> = FxHashMap::default();

@@ -49,11 +49,11 @@ impl Recorded {
         let segments: Vec<Value> = if before.is_empty() { Vec::new() } else { vec![segment] };
         let text = json!({ "segments": segments, "device_traces": [self.entries] }).to_string();
         let snapshot = Snapshot::read("lines.json", text.as_bytes()).unwrap();
-        SnapshotResult::of("lines.json".into(), &snapshot, 0, &Looked::default())
+        SnapshotResult::new("lines.json".into(), &snapshot, 0, &Looked::default())
     }
 }
 
-fn of(found: &SnapshotResult, category: &str) -> u64 {
+fn bytes_in(found: &SnapshotResult, category: &str) -> u64 {
     let sums = &found.moment.as_ref().unwrap().by_category;
     sums.iter().find(|sum| sum.category == category).map_or(0, |sum| sum.requested_bytes)
 }
@@ -97,16 +97,16 @@ fn parameters_older_than_the_trace_are_known_by_their_states() {
     for states in [1, 2, 3] {
         let found = first_step(&sizes, states);
         assert_eq!(
-            (of(&found, "parameter"), of(&found, "optimizer")),
+            (bytes_in(&found, "parameter"), bytes_in(&found, "optimizer")),
             (sum, sum * states),
             "{states}: {:?}",
             found.moment
         );
         // What no state has the size of stays unknown.
-        assert!(of(&found, "other") >= 77 << 10);
+        assert!(bytes_in(&found, "other") >= 77 << 10);
     }
     // Without states nothing is known of them.
-    assert_eq!(of(&first_step(&sizes, 0), "parameter"), 0);
+    assert_eq!(bytes_in(&first_step(&sizes, 0), "parameter"), 0);
 }
 
 /// A step of training and then an evaluation, which keeps its activations until its end or frees each after the next.

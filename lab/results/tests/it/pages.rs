@@ -100,7 +100,7 @@ fn highest(recording: &Recording) -> (u64, u32) {
 #[test]
 fn every_kept_moment_is_exact_and_no_peak_is_lost() {
     let recording = synthetic(60_000, 700);
-    let timeline = Timeline::of(&recording);
+    let timeline = Timeline::from_recording(&recording);
     assert!(timeline.moments.len() < 14_000, "{}", timeline.moments.len());
     // The opening steps keep every moment.
     let opened = timeline.opening.unwrap().end.min(6000) as usize;
@@ -135,7 +135,7 @@ fn every_kept_moment_is_exact_and_no_peak_is_lost() {
 #[test]
 fn with_very_many_phases_the_peak_of_each_kind_is_still_kept() {
     let recording = synthetic(60_000, 3);
-    let timeline = Timeline::of(&recording);
+    let timeline = Timeline::from_recording(&recording);
     assert!(timeline.stretches.len() <= 8_000 && timeline.stretches[0].phases > 1);
     assert_eq!(timeline.stretches.iter().map(|stretch| stretch.phases).sum::<u32>(), 20_000);
     for peak in &timeline.phase_peaks {
@@ -151,13 +151,13 @@ fn the_listed_blocks_add_up_to_the_peak() {
     let data = data(&html(&[Part::Recording(&recording)]).unwrap());
     let blocks = &data["blocks"];
     assert!(blocks["peaks_complete"] == true && blocks["from_bytes"].as_u64().unwrap() > 0);
-    let at = i64::from(Timeline::of(&recording).peak.at);
+    let at = i64::from(Timeline::from_recording(&recording).peak.at);
     let column = |name: &str| blocks[name].as_array().unwrap().iter().map(|number| number.as_i64().unwrap());
     // How many events a block lived for; -1 is to the end.
     let lives = sums(&blocks["from"]).into_iter().zip(column("events"));
     let living = lives.map(|(from, events)| from <= at && (events < 0 || at < from + events));
     let bytes: i64 = column("bytes").zip(living).map(|(bytes, lives)| if lives { bytes } else { 0 }).sum();
-    assert_eq!(bytes as u64, Timeline::of(&recording).peak.allocated_bytes);
+    assert_eq!(bytes as u64, Timeline::from_recording(&recording).peak.allocated_bytes);
 }
 
 /// A column of the data, which has the difference of each number to the one before.
@@ -318,7 +318,7 @@ fn the_page_is_whole_and_asks_for_nothing() {
 fn the_data_say_what_the_timeline_says() {
     let mut recording = synthetic(3_000, 100);
     recording.limit = Some(("a card".into(), 9));
-    let timeline = Timeline::of(&recording);
+    let timeline = Timeline::from_recording(&recording);
     let script = data(&html(&[Part::Recording(&recording)]).unwrap());
     let at = sums(&script["moments"]["at"]);
     assert_eq!(at.len(), timeline.moments.len());
@@ -350,7 +350,7 @@ fn ten_million_events_are_a_page_too() {
     let recording = synthetic(10_000_000, 1_000);
     let page = html(&[Part::Recording(&recording)]).unwrap();
     assert!(page.len() < 5_000_000, "{} bytes", page.len());
-    assert_eq!(Timeline::of(&recording).peak.allocated_bytes, highest(&recording).0);
+    assert_eq!(Timeline::from_recording(&recording).peak.allocated_bytes, highest(&recording).0);
 }
 
 #[test]
@@ -495,7 +495,7 @@ fn phases_of_numbered_steps_are_one_kind_and_steps_have_their_beginnings() {
             scope,
         });
     }
-    let timeline = Timeline::of(&recording);
+    let timeline = Timeline::from_recording(&recording);
     let peaks: Vec<(u32, u64)> = timeline.phase_peaks.iter().map(|peak| (peak.times, peak.bytes)).collect();
     assert_eq!((peaks, timeline.steps.as_slice()), (vec![(2, 512 * 6), (2, 512 * 10)], &[0, 4][..]));
     let page = html(&[Part::Recording(&recording)]).unwrap();

@@ -41,7 +41,7 @@ fn every_recorded_script_is_a_page() {
             continue;
         }
         let name = path.display();
-        let timeline = Timeline::of(&recording);
+        let timeline = Timeline::from_recording(&recording);
         let (most, reserved) = counted(recording.events());
         assert_eq!(timeline.peak.allocated_bytes, most, "{name}");
         assert_eq!(timeline.moments.last().map(|moment| moment.reserved_bytes), Some(reserved), "{name}");

@@ -64,7 +64,7 @@ fn the_device_that_ran_out_is_shown_else_the_fullest() {
 #[test]
 fn the_other_devices_are_named_in_one_line() {
     let snapshot = snapshot(&[(9, false), (2, true), (0, false), (1, false)]);
-    let found = SnapshotResult::of("devices.pickle".into(), &snapshot, snapshot.main_device(), &Looked::default());
+    let found = SnapshotResult::new("devices.pickle".into(), &snapshot, snapshot.main_device(), &Looked::default());
     assert!(found.title().contains("out of memory"), "{}", found.title());
     let notes: Vec<_> = found
         .sections()
@@ -78,8 +78,8 @@ fn the_other_devices_are_named_in_one_line() {
     assert!(notes.iter().any(|note| note == line), "{notes:?}");
     // With one device there is nothing to say.
     let one = self::snapshot(&[(1, false), (0, false)]);
-    let found = SnapshotResult::of("one.pickle".into(), &one, 0, &Looked::default());
-    assert!(found.other_devices.is_empty() && ChosenDevice::of(&one, 0).others.is_empty());
+    let found = SnapshotResult::new("one.pickle".into(), &one, 0, &Looked::default());
+    assert!(found.other_devices.is_empty() && ChosenDevice::from_snapshot(&one, 0).others.is_empty());
     let recording = lab_results::report::Recording::of_snapshot("devices.pickle", &snapshot, 1);
     assert_eq!(recording.name, "devices.pickle, device 1 (others: 0, 3)");
 }

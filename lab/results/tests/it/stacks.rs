@@ -29,7 +29,7 @@ fn by_role(guesses: &Guesses, entry: usize) -> BTreeMap<Role, u64> {
 fn the_snapshot_of_every_release_tells_steps_lines_and_purposes() {
     for release in RELEASES {
         let snapshot = golden(&format!("snapshots/defaults/torch-{release}"));
-        let guesses = Guesses::of(&snapshot, 0);
+        let guesses = Guesses::from_snapshot(&snapshot, 0);
         assert_eq!(guesses.step_ends.len(), 3, "{release}");
         // Two convolutions and a linear layer, in single precision.
         let parameters: u64 = guesses
@@ -65,7 +65,7 @@ fn the_snapshot_of_every_release_tells_steps_lines_and_purposes() {
 fn no_frame_of_the_machinery_is_shown() {
     let snapshot = golden("recordings/unet_oom");
     for stack in (0..snapshot.stack_count()).map(|stack| StackId(stack as u32)) {
-        let place = Place::of(&snapshot, stack);
+        let place = Place::from_stack(&snapshot, stack);
         let words = place.in_words();
         assert!(!words.contains("unwind") && !words.contains("ceval") && !words.contains("CUDACaching"), "{words}");
         assert!(callers(&snapshot, stack).iter().all(|line| line.file == "train.py"), "{words}");
@@ -78,7 +78,7 @@ fn no_frame_of_the_machinery_is_shown() {
 fn a_limit_of_the_process_is_not_called_fragmentation() {
     for name in ["cards/h200/failing", "cards/h200/expandable_failing"] {
         let snapshot = golden(name);
-        let found = SnapshotResult::of(name.into(), &snapshot, 0, &Looked::default());
+        let found = SnapshotResult::new(name.into(), &snapshot, 0, &Looked::default());
         let oom = found.out_of_memory.as_ref().unwrap();
         assert!(oom.verdict == "limited" && oom.free_on_device > 100 << 30, "{name}: {oom:?}");
         assert!(oom.what_if.as_ref().unwrap().self_check.exact, "{name}");
@@ -88,7 +88,7 @@ fn a_limit_of_the_process_is_not_called_fragmentation() {
 #[test]
 fn out_of_memory_is_told_by_line() {
     let snapshot = golden("recordings/unet_oom");
-    let found = SnapshotResult::of("unet".into(), &snapshot, 0, &Looked::default());
+    let found = SnapshotResult::new("unet".into(), &snapshot, 0, &Looked::default());
     let oom = found.out_of_memory.as_ref().unwrap();
     assert_eq!(
         (oom.requested, oom.verdict.as_str(), oom.place.as_deref()),
@@ -127,7 +127,7 @@ fn a_range_and_a_search_narrow_what_is_shown() {
     let snapshot = golden("recordings/nanogpt");
     let looked = |range, matching: Option<&str>| {
         let looked = Looked { range, matching: matching.map(String::from), top: None };
-        SnapshotResult::of("nanogpt".into(), &snapshot, 0, &looked).moment.unwrap()
+        SnapshotResult::new("nanogpt".into(), &snapshot, 0, &looked).moment.unwrap()
     };
     let whole = looked(None, None);
     let part = looked(Some((0, 400)), None);
@@ -168,13 +168,13 @@ fn a_page_has_categories_and_says_that_they_are_guesses() {
 fn without_stacks_only_what_ranges_tell_is_said() {
     let path = format!("{}/../traces/tests/golden/snapshots/mlp_oom_plain.pickle", env!("CARGO_MANIFEST_DIR"));
     let snapshot = Snapshot::open(std::path::Path::new(&path)).unwrap();
-    let found = SnapshotResult::of("mlp".into(), &snapshot, 0, &Looked::default());
+    let found = SnapshotResult::new("mlp".into(), &snapshot, 0, &Looked::default());
     let oom = found.out_of_memory.as_ref().unwrap();
     assert_eq!(
         (oom.requested, oom.place.as_deref(), found.moment.as_ref().unwrap().phase.as_deref()),
         (32 << 20, None, None)
     );
-    let guesses = Guesses::of(&snapshot, 0);
+    let guesses = Guesses::from_snapshot(&snapshot, 0);
     let of = |role: Role| guesses.roles.iter().filter(|known| **known == role).count();
     assert!(of(Role::Optimizer) > 0 && of(Role::Activation) == 0 && of(Role::Gradient) == 0);
 }

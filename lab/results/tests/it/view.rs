@@ -39,7 +39,7 @@ fn recording() -> Recording {
 }
 
 fn browser() -> Browser {
-    Browser::new(History::of(recording()))
+    Browser::new(History::from_recording(recording()))
 }
 
 fn went(browser: &mut Browser, actions: &[Action]) -> u32 {
@@ -49,9 +49,9 @@ fn went(browser: &mut Browser, actions: &[Action]) -> u32 {
 
 #[test]
 fn a_moment_is_what_lives_then() {
-    let history = History::of(recording());
+    let history = History::from_recording(recording());
     assert_eq!((history.len(), history.highest()), (28, 5));
-    let moment = Moment::of(&history, 5, None);
+    let moment = Moment::at_event(&history, 5, None);
     assert_eq!((moment.allocated_bytes, moment.requested_bytes, moment.blocks), (7 * MIB, 7 * MIB - 36, 3));
     assert_eq!((moment.reserved_bytes, moment.split_bytes), (20 * MIB, 13 * MIB));
     let held: Vec<(String, u64)> =
@@ -65,8 +65,8 @@ fn a_moment_is_what_lives_then() {
 
 #[test]
 fn a_category_changes_when_it_did() {
-    let history = History::of(recording());
-    let of = |at| Moment::of(&history, at, None).holders[0].category;
+    let history = History::from_recording(recording());
+    let of = |at| Moment::at_event(&history, at, None).holders[0].category;
     assert_eq!([3, 4].map(|at| history.category_name(of(at))), ["temporary", "activation"]);
 }
 
@@ -74,10 +74,10 @@ fn a_category_changes_when_it_did() {
 #[test]
 fn every_moment_agrees_with_the_curves_and_the_report() {
     let recording = recording();
-    let timeline = Timeline::of(&recording);
-    let history = History::of(recording.clone());
+    let timeline = Timeline::from_recording(&recording);
+    let history = History::from_recording(recording.clone());
     for at in 0..history.len() {
-        let (moment, expected) = (Moment::of(&history, at, None), timeline.moment(at));
+        let (moment, expected) = (Moment::at_event(&history, at, None), timeline.moment(at));
         assert_eq!(moment.allocated_bytes, expected.allocated_bytes, "{at}");
         assert_eq!(moment.allocated_bytes, history.allocated.at(at), "{at}");
         assert_eq!(moment.requested_bytes, expected.requested_bytes, "{at}");
@@ -91,13 +91,13 @@ fn every_moment_agrees_with_the_curves_and_the_report() {
 
 #[test]
 fn segments_have_their_blocks_and_gaps() {
-    let history = History::of(recording());
-    let moment = Moment::of(&history, 5, None);
+    let history = History::from_recording(recording());
+    let moment = Moment::at_event(&history, 5, None);
     let [segment] = &moment.segments[..] else { panic!("one segment") };
     assert_eq!((segment.bytes, segment.used_bytes, segment.free_bytes()), (20 * MIB, 7 * MIB, 13 * MIB));
     let used: Vec<f64> = segment.cells(10).iter().map(|cell| cell.used).collect();
     assert_eq!(used, [1.0, 1.0, 1.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0]);
-    assert_eq!(Moment::of(&history, 27, None).segments.len(), 2);
+    assert_eq!(Moment::at_event(&history, 27, None).segments.len(), 2);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn it_opens_where_memory_ran_out_else_at_the_highest() {
         recording.push(one);
     }
     recording.push(Event::Free { allocation: 0, op: Default::default() });
-    assert_eq!(Browser::new(History::of(recording)).cursor(), 2);
+    assert_eq!(Browser::new(History::from_recording(recording)).cursor(), 2);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_search_goes_round_and_says_what_is_held() {
 
 #[test]
 fn events_are_told_in_words() {
-    let history = History::of(recording());
+    let history = History::from_recording(recording());
     let told = |at| history.happened(at);
     assert_eq!(told(0), "20 MiB taken from the driver");
     assert_eq!(told(1), "2 MiB allocated in fc.1");
@@ -186,7 +186,7 @@ fn events_are_told_in_words() {
 fn what_was_there_before_the_recording_is_told_as_such() {
     let mut recording = recording();
     recording.begins_at = 2;
-    let history = History::of(recording);
+    let history = History::from_recording(recording);
     assert_eq!(history.happened(0), "20 MiB reserved when the recording began");
     assert_eq!(history.happened(1), "2 MiB there when the recording began in fc.1");
     assert_eq!(history.place(1).as_deref(), Some("before the recording"));
@@ -199,10 +199,10 @@ fn recordings_of_pytorch_agree_at_every_event() {
     let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces/tests/golden/snapshots");
     for name in ["mlp_oom_plain", "mlp_expandable", "cnn_b128_stacks"] {
         let snapshot = lab_traces::snapshot::Snapshot::open(&golden.join(format!("{name}.pickle"))).unwrap();
-        let history = History::of(Recording::of_snapshot(name, &snapshot, snapshot.main_device()));
+        let history = History::from_recording(Recording::of_snapshot(name, &snapshot, snapshot.main_device()));
         assert!(history.len() > 100);
         for at in 0..history.len() {
-            let moment = Moment::of(&history, at, None);
+            let moment = Moment::at_event(&history, at, None);
             assert_eq!(moment.allocated_bytes, history.allocated.at(at), "{name} {at}");
             let segments = &moment.segments;
             assert_eq!(segments.iter().map(|segment| segment.bytes).sum::<u64>(), moment.reserved_bytes, "{name} {at}");
@@ -222,7 +222,7 @@ fn absurd_sizes_are_looked_at() {
         recording.push(Event::SegmentAlloc { address, bytes: u64::MAX });
         recording.push(Event::Alloc { address, requested_bytes: u64::MAX, bytes: u64::MAX, category, op, scope: op });
     }
-    let mut browser = Browser::new(History::of(recording));
+    let mut browser = Browser::new(History::from_recording(recording));
     for at in 0..browser.history.len() {
         went(&mut browser, &[Action::First, Action::By(i64::from(at))]);
         assert_eq!(browser.moment().at, at);

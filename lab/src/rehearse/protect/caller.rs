@@ -16,7 +16,7 @@ pub(super) struct Caller {
 const PIECE: u64 = 256;
 
 impl Caller {
-    pub(super) fn of(thread: u32) -> Self {
+    pub(super) fn from_thread(thread: u32) -> Self {
         Self { thread }
     }
 
@@ -65,7 +65,7 @@ impl Caller {
         if path.is_empty() {
             return Err(io::Error::from_raw_os_error(libc::ENOENT));
         }
-        Ok(Named::of(self.thread, self.place(folder), &path))
+        Ok(Named::new(self.thread, self.place(folder), &path))
     }
 
     /// The same for `openat2`, whose rules stand behind its flags and mode at another address.
@@ -99,7 +99,7 @@ impl Caller {
     pub(super) fn socket(self, address: u64, length: u64) -> Option<Named> {
         let bytes = self.bytes(address, length.min(110) as usize).ok()?;
         let path = path_of_socket(&bytes)?;
-        Some(Named::of(self.thread, self.place(libc::AT_FDCWD as u64), path))
+        Some(Named::new(self.thread, self.place(libc::AT_FDCWD as u64), path))
     }
 
     /// Returns the process that a descriptor of a process stands for.

@@ -87,7 +87,7 @@ pub(super) fn run(way: Way, wanted: &Wanted, commands: Vec<Command>, ends: Ends)
     };
     let mut lacks: Vec<String> = entered.lacks.iter().cloned().chain(kept).collect();
     let supervisor = match filter {
-        Ok(listener) => Some(Supervisor::new(listener, wanted.offline, strict.then(|| Veto::of(wanted)))),
+        Ok(listener) => Some(Supervisor::new(listener, wanted.offline, strict.then(|| Veto::from_wanted(wanted)))),
         Err(error) if strict || wanted.offline => {
             return keeper.tell(&Event::Refused(format!("no filter for system calls: {error}")));
         }

@@ -86,7 +86,7 @@ impl Keeper {
             }
             pid if pid > 0 => Ok(Self {
                 pid: Pid::from_raw(pid).ok_or_else(|| cannot(std::io::ErrorKind::Other.into()))?,
-                events: Events::of(events)?,
+                events: Events::read_from(events)?,
                 orders: Some(orders.into()),
                 way,
                 refused: Vec::new(),
@@ -209,7 +209,7 @@ struct Events {
 }
 
 impl Events {
-    fn of(descriptor: OwnedFd) -> Result<Self> {
+    fn read_from(descriptor: OwnedFd) -> Result<Self> {
         // Commands must not hold it open.
         fcntl_setfd(&descriptor, FdFlags::CLOEXEC).map_err(|error| Error::host("a pipe", error.to_string()))?;
         Ok(Self { file: descriptor.into(), rest: Vec::new(), closed: false })

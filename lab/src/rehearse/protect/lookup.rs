@@ -57,7 +57,7 @@ impl Named {
     }
 
     /// A path of a process. `base` is where the system begins with a relative path.
-    pub(super) fn of(process: u32, base: PathBuf, path: &[u8]) -> Self {
+    pub(super) fn new(process: u32, base: PathBuf, path: &[u8]) -> Self {
         if let Some(found) = through_a_process(process, path) {
             return found;
         }
@@ -144,7 +144,7 @@ impl Named {
             let link = if follow { readlinkat(&folder, &name, Vec::new()).ok() } else { None };
             match link {
                 Some(_) if named.rules.intersects(BOUNDED) => return Err(error),
-                Some(link) => named = Self { rules: named.rules, ..Self::of(named.process, around, link.as_bytes()) },
+                Some(link) => named = Self { rules: named.rules, ..Self::new(named.process, around, link.as_bytes()) },
                 None if error.raw_os_error() == Some(libc::ENOENT) => {
                     return Ok(Target { path: around.join(name), found: None });
                 }
@@ -218,7 +218,7 @@ mod tests {
 
     /// A path of this process, from a folder on.
     fn named(folder: &Path, path: &str) -> Named {
-        Named::of(std::process::id(), folder.into(), path.as_bytes())
+        Named::new(std::process::id(), folder.into(), path.as_bytes())
     }
 
     fn path(folder: &Path, path: &str, follow: bool) -> Result<PathBuf, i32> {
@@ -274,11 +274,11 @@ mod tests {
             assert_eq!(path(&root, &name, true), Ok(root.join("file")), "{name}");
         }
         // Of another process: number 1 would be that one's.
-        let other = Named::of(1, "/".into(), b"/proc/self/fd/5");
+        let other = Named::new(1, "/".into(), b"/proc/self/fd/5");
         assert_eq!(other.base, Path::new("/proc/1/fd/5"));
-        let inside = Named::of(7, "/".into(), b"/proc/thread-self/cwd/a/b");
+        let inside = Named::new(7, "/".into(), b"/proc/thread-self/cwd/a/b");
         assert_eq!((inside.base.as_path(), inside.rest.as_os_str()), (Path::new("/proc/7/cwd"), OsStr::new("a/b")));
-        assert_eq!(Named::of(7, "/".into(), b"/proc/self/oom_score_adj").base, Path::new("/proc/7"));
+        assert_eq!(Named::new(7, "/".into(), b"/proc/self/oom_score_adj").base, Path::new("/proc/7"));
         symlink(format!("/proc/self/fd/{number}"), root.join("link")).unwrap();
         assert_eq!(path(&root, "link", true), Ok(root.join("file")));
         // Any other way there is not taken: it would lead to what this process has open.
@@ -289,7 +289,7 @@ mod tests {
         }
         // Numbers that this process has only while it looks.
         for number in (0..100).filter(|number| fs::read_link(format!("/proc/self/fd/{number}")).is_err()) {
-            let named = Named::of(1, root.clone(), format!("/proc/../proc/self/fd/{number}").as_bytes());
+            let named = Named::new(1, root.clone(), format!("/proc/../proc/self/fd/{number}").as_bytes());
             assert!(named.target(true).is_err(), "{number}");
         }
     }

@@ -27,7 +27,7 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    pub(super) fn of(wanted: &Wanted) -> Self {
+    pub(super) fn from_wanted(wanted: &Wanted) -> Self {
         let since = wanted.since.duration_since(UNIX_EPOCH).unwrap_or_default();
         let of = |path: &str| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
         let canonical = |path: &PathBuf| path.canonicalize().ok();
@@ -139,10 +139,10 @@ mod tests {
             since: SystemTime::now() - Duration::from_millis(20),
             offline: false,
         };
-        let policy = Policy::of(&wanted);
+        let policy = Policy::from_wanted(&wanted);
         fs::write(at("tmp/old/new"), "").unwrap();
         fs::write(at("tmp/work/new"), "").unwrap();
-        let target = |name: &str, follow| Named::of(1, root.clone(), name.as_bytes()).target(follow).unwrap();
+        let target = |name: &str, follow| Named::new(1, root.clone(), name.as_bytes()).target(follow).unwrap();
         let may = |name: &str| policy.allows(&target(name, true));
         for name in ["run/anything", "cache/file", "cache/new", "tmp/new", "tmp/old/new", "tmp/old/other"] {
             assert!(may(name), "{name}");

@@ -93,7 +93,7 @@ impl Supervisor {
     }
 
     fn decide(&mut self, asked: &seccomp_notif, tell: &mut dyn FnMut(Event)) -> Answer {
-        let (caller, given) = (Caller::of(asked.pid), &asked.data.args);
+        let (caller, given) = (Caller::from_thread(asked.pid), &asked.data.args);
         let number = c_long::from(asked.data.nr);
         if let Some(aim) = signals::aim(caller, number, given) {
             self.refuse(aim, tell);

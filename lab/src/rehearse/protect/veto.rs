@@ -36,9 +36,9 @@ pub(super) struct Veto {
 }
 
 impl Veto {
-    pub(super) fn of(wanted: &Wanted) -> Self {
+    pub(super) fn from_wanted(wanted: &Wanted) -> Self {
         let calls = changes().into_iter().map(|(number, _, entries, links)| (number, (entries, links))).collect();
-        Self { policy: Policy::of(wanted), calls }
+        Self { policy: Policy::from_wanted(wanted), calls }
     }
 
     /// Returns the rules for the filter; none where this is not known to hold.
@@ -62,7 +62,7 @@ impl Veto {
         let Some((entries, links)) = self.calls.get(&number) else { return Verdict::GoOn };
         let flags = match flags(caller, number, given) {
             Ok(flags) => flags,
-            Err(error) => return Verdict::of(&error),
+            Err(error) => return Verdict::from_error(&error),
         };
         let is_nameless = flags & libc::O_TMPFILE as u64 == libc::O_TMPFILE as u64;
         let only_reads = flags & WRITES == 0;
@@ -80,12 +80,12 @@ impl Veto {
             let (named, is_open) = match named(caller, number, *entry, given) {
                 Ok(Some(named)) => named,
                 Ok(None) => continue,
-                Err(error) => return Verdict::of(&error),
+                Err(error) => return Verdict::from_error(&error),
             };
             // The second name of a link or a rename is never followed. What stands for an open file is a link to it.
             let verdict = match named.target(is_open || follow && place == 0) {
                 Ok(target) => self.on(act(number, place, flags), number, target),
-                Err(error) => Verdict::of(&error),
+                Err(error) => Verdict::from_error(&error),
             };
             if verdict != Verdict::GoOn {
                 return verdict;
@@ -123,7 +123,7 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    fn of(error: &io::Error) -> Self {
+    fn from_error(error: &io::Error) -> Self {
         Self::Fails(error.raw_os_error().unwrap_or(libc::EROFS))
     }
 }

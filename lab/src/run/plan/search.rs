@@ -81,7 +81,7 @@ impl Planner<'_> {
     }
 
     fn moves(&self) -> Result<Moves> {
-        let mut all = changes::of(self.spec, self.session, self.paper.before_training(self.spec)?.tensors);
+        let mut all = changes::proposed(self.spec, self.session, self.paper.before_training(self.spec)?.tensors);
         all.retain(|change| match change.axis() {
             Axis::Sequence | Axis::LargerOptimizer | Axis::Split => false,
             Axis::Precision => self.allowed.numbers,

@@ -48,7 +48,7 @@ fn decoder(zoo: &Value) -> ModelOptions {
 
 /// Runs to the last step, or until memory runs out.
 fn train(architecture: &dyn Architecture, device: &Device, settings: &RunSettings) -> Vec<Row> {
-    let mut trainer = Trainer::of(architecture, device, settings, Source::Synthetic { seed: 0 }, "").unwrap();
+    let mut trainer = Trainer::build(architecture, device, settings, Source::Synthetic { seed: 0 }, "").unwrap();
     for step in 0..settings.steps {
         match trainer.step(step) {
             Ok(_) => {}

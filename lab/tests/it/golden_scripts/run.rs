@@ -10,7 +10,7 @@ use super::compare::{check, check_unordered_frees};
 
 /// Trains with these settings; every label begins with `tag`.
 pub(crate) fn train(architecture: &dyn Architecture, device: &Device, settings: &RunSettings, tag: &str) -> Vec<Row> {
-    let mut trainer = Trainer::of(architecture, device, settings, Source::Synthetic { seed: 0 }, tag).unwrap();
+    let mut trainer = Trainer::build(architecture, device, settings, Source::Synthetic { seed: 0 }, tag).unwrap();
     for step in 0..settings.steps {
         trainer.step(step).unwrap();
     }

@@ -77,7 +77,7 @@ fn others(message: &Message, holders: &Holders) -> Vec<Advice> {
         (Some(requested), Some(free)) => free.bytes.saturating_add(more) >= requested.bytes,
         _ => false,
     };
-    let others = Size::of(holders.others_bytes());
+    let others = Size::from_bytes(holders.others_bytes());
     if others.bytes > 0 && enough(others.bytes) {
         advice.push(plain(format!(
             "Stop the other processes on this device, or take another device: they hold {others}, and with that the \
@@ -231,7 +231,7 @@ fn refused(message: &Message, holders: &Holders) -> Vec<Advice> {
         advice.push(plain(format!(
             "Look at the other processes on this device first: they hold {}, and one that takes more for a moment makes \
              the driver refuse.",
-            Size::of(holders.others_bytes())
+            Size::from_bytes(holders.others_bytes())
         )));
     }
     if message.backend == Backend::Xpu {

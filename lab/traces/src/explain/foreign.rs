@@ -140,7 +140,7 @@ fn llama_cpp(text: &str, lower: &str) -> Option<String> {
     let size = |marker: &str| text.rfind(marker).and_then(|at| Size::at_start(&text[at + marker.len()..]));
     let bytes = |marker: &str| {
         let digits = text[text.rfind(marker)? + marker.len()..].split(|c: char| !c.is_ascii_digit()).next()?;
-        Some(Size::of(digits.parse().ok()?))
+        Some(Size::from_bytes(digits.parse().ok()?))
     };
     let asked = size("allocating ")
         .or_else(|| bytes("memory allocation of size "))

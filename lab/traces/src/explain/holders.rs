@@ -24,7 +24,7 @@ pub(super) struct Holders {
 }
 
 impl Holders {
-    pub(super) fn of(message: &Message) -> Self {
+    pub(super) fn from_message(message: &Message) -> Self {
         // Of a message that is cut off, what this process holds may be known, and not how much of it is PyTorch's.
         let reserved = message.all_reserved().or(message.allocated).or(message.process);
         let mut holders = Self { own: message.process, others: message.processes.clone(), ..Self::default() };
@@ -73,7 +73,7 @@ impl Holders {
     pub(super) fn unexplained(&self) -> Option<Size> {
         let bytes = u64::try_from(self.unnamed?).ok()?;
         let usual = if self.own.is_some() { MAX_DESKTOP } else { MAX_CONTEXT };
-        (bytes > usual).then_some(Size::of(bytes))
+        (bytes > usual).then_some(Size::from_bytes(bytes))
     }
 
     /// Memory of this process outside of PyTorch's segments, if it is more than a context takes.

@@ -149,7 +149,8 @@ fn mps(message: &Message) -> (Option<Verdict>, String) {
     if requested.bytes > allowed.bytes {
         return (Some(Verdict::Hopeless), format!("{requested} are more than the {allowed} that are allowed in all."));
     }
-    let (allocated, beside) = (message.allocated.unwrap_or(Size::of(0)), message.beside.unwrap_or(Size::of(0)));
+    let (allocated, beside) =
+        (message.allocated.unwrap_or(Size::from_bytes(0)), message.beside.unwrap_or(Size::from_bytes(0)));
     let sum = allocated.plus(beside).plus(requested);
     let arithmetic = format!("{allocated} PyTorch's + {beside} Metal's own + {requested} asked for = {sum}");
     if allowed.surely_exceeds(sum) {
@@ -230,7 +231,7 @@ const BORROWED: &str = "Windows lends the host's memory where the card's is full
 
 fn from_figures(message: &Message, requested: Size, limit: Size, obtainable: Size) -> (Verdict, String) {
     let cached = message.all_unallocated().or_else(|| Some(limit.minus(message.allocated?).minus(obtainable)));
-    let cached = cached.unwrap_or(Size::of(0));
+    let cached = cached.unwrap_or(Size::from_bytes(0));
     let percent = |size: Size| format!("{:.1} %", size.bytes as f64 / limit.bytes.max(1) as f64 * 100.0);
     let little = |size: Size| size.bytes.saturating_mul(100) < limit.bytes.saturating_mul(DRIVER_PERCENT);
     let left = if message.is_limited() { "left of the limit" } else { "free" };

@@ -281,7 +281,7 @@ impl Message {
     /// Upper bound of the driver's free memory. Older releases for Intel's devices do not print it: it is at most the device less PyTorch's segments.
     pub(super) fn free_at_most(&self) -> Option<Size> {
         match (self.free, self.backend) {
-            (None, Backend::Xpu) => Some(self.total?.minus(self.all_reserved().unwrap_or(Size::of(0)))),
+            (None, Backend::Xpu) => Some(self.total?.minus(self.all_reserved().unwrap_or(Size::from_bytes(0)))),
             (free, _) => free,
         }
     }
@@ -294,7 +294,7 @@ impl Message {
     /// Most that the process could still have had from the driver.
     pub(super) fn obtainable(&self) -> Option<Size> {
         let free = self.free_at_most()?;
-        let share = self.allowed.map(|allowed| allowed.minus(self.all_reserved().unwrap_or(Size::of(0))));
+        let share = self.allowed.map(|allowed| allowed.minus(self.all_reserved().unwrap_or(Size::from_bytes(0))));
         Some(share.filter(|share| share.bytes < free.bytes).unwrap_or(free))
     }
 

@@ -72,7 +72,7 @@ pub struct Explanation {
 /// [`Error::Usage`](lab_base::Error::Usage) for a text without a message.
 pub fn explain(text: &str) -> Result<Explanation> {
     let message = read::read(text)?.without_impossible();
-    let holders = Holders::of(&message);
+    let holders = Holders::from_message(&message);
     let (verdict, mut reason) = judge::judge(&message, &holders);
     if let Some((name, size)) = message.impossible {
         reason += &format!(" The message also says {size} of {name}, which cannot be: not counted.");

@@ -72,14 +72,17 @@ fn host(text: &str) -> Option<Message> {
     let whole: String = amount.chars().take_while(char::is_ascii_digit).collect();
     let gibibytes = amount[whole.len()..].starts_with("GB");
     let bytes = whole.parse::<u64>().ok()?.checked_mul(if gibibytes { 1 << 30 } else { 1 })?;
-    Some(Message { requested: Some(Size::of(bytes)), ..Message::new(Wording::HostAllocator, Backend::default()) })
+    Some(Message {
+        requested: Some(Size::from_bytes(bytes)),
+        ..Message::new(Wording::HostAllocator, Backend::default())
+    })
 }
 
 /// Finds the operating system's error 12: it had no memory for another process, or for a file that was to be mapped.
 fn system(text: &str) -> Option<Message> {
     if let Some(at) = text.rfind("unable to mmap ").filter(|_| text.contains("Cannot allocate memory (12)")) {
         let digits = text[at + "unable to mmap ".len()..].split(|c: char| !c.is_ascii_digit()).next()?;
-        let requested = digits.parse().ok().map(Size::of);
+        let requested = digits.parse().ok().map(Size::from_bytes);
         return Some(Message { requested, ..failed(Wording::System, Backend::default(), Failure::Mapping) });
     }
     if !text.contains("[Errno 12] Cannot allocate memory") {

@@ -55,7 +55,7 @@ fn read_lines(lines: &str) -> Result<Message> {
     let mut end = text.len();
     for (at, _) in lower.rmatch_indices(MARKER) {
         if let Some(message) = allocator_message(&lower[..at], &text[..at], &text[at..end]) {
-            return Ok(Message { script: script::of(&text[..at]), ..message });
+            return Ok(Message { script: script::find(&text[..at]), ..message });
         }
         end = at;
     }
@@ -65,7 +65,7 @@ fn read_lines(lines: &str) -> Result<Message> {
         .or_else(|| summary(&text))
         .or_else(|| without_its_beginning(&text));
     if let Some(message) = found {
-        return Ok(Message { script: script::of(&text), ..message });
+        return Ok(Message { script: script::find(&text), ..message });
     }
     match foreign::named(&text, &lower) {
         Some(named) => Err(Error::usage("message", named)),
@@ -73,7 +73,7 @@ fn read_lines(lines: &str) -> Result<Message> {
             .or_else(|| first_words(&lower))
             .or_else(|| outside::killed_in_a_shell(lines))
             .or_else(|| outside::pythons(lines))
-            .map(|message| Message { script: script::of(&text), ..message })
+            .map(|message| Message { script: script::find(&text), ..message })
             .ok_or_else(unknown),
     }
 }
@@ -90,7 +90,7 @@ fn gaudi(text: &str) -> Option<Message> {
     let marker = "PT_DEVMEM Allocation failed for size::";
     let at = text.rfind(marker)? + marker.len();
     let digits: String = text[at..].chars().take_while(char::is_ascii_digit).collect();
-    let requested = digits.parse().ok().filter(|bytes| *bytes < 1 << 60).map(Size::of);
+    let requested = digits.parse().ok().filter(|bytes| *bytes < 1 << 60).map(Size::from_bytes);
     Some(Message { requested, ..Message::new(Wording::Request, Backend::Hpu) })
 }
 

@@ -2,7 +2,7 @@
 
 /// Finds the outermost line of a program's own file in a text with single blanks: `File "/home/me/train.py", line 7, in <module>`. Returns the file as a
 /// shell reads it. `None` without one, and for a file of Windows, on which nothing is rehearsed.
-pub(super) fn of(text: &str) -> Option<String> {
+pub(super) fn find(text: &str) -> Option<String> {
     let last = text.rfind("Traceback (most recent call last)").unwrap_or(0);
     module(&text[last..]).or_else(|| module(text)).map(quoted)
 }

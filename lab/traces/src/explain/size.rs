@@ -14,7 +14,7 @@ pub struct Size {
 }
 
 impl Size {
-    pub(super) fn of(bytes: u64) -> Self {
+    pub(super) fn from_bytes(bytes: u64) -> Self {
         Self { bytes, tolerance: 0 }
     }
 

@@ -171,7 +171,7 @@ fn plan(
     driver: &mut dyn FnMut(DriverEvent),
 ) -> Result<(Planned, Certificate)> {
     let lifetimes = trace.lifetimes();
-    let (plan, bound) = (pack(&lifetimes), Bound::of(&lifetimes));
+    let (plan, bound) = (pack(&lifetimes), Bound::from_lifetimes(&lifetimes));
     if !bound.check(&lifetimes) {
         return Err(memcore::Error::invalid("lower bound", "it does not hold for these lifetimes").into());
     }

@@ -172,7 +172,7 @@ impl<'a> Decoder<'a> {
         let expandable = document.get(dict, "is_expandable") == Some(Value::bool(true));
         let pool = self.reader.pool(document.get(dict, "segment_pool_id"));
         let stream = self.reader.stream(stream);
-        let stack = self.reader.stacks.of(document, document.get(dict, "frames"))?;
+        let stack = self.reader.stacks.intern(document, document.get(dict, "frames"))?;
         let blocks = self.blocks(blocks, address)?;
         let tiled = blocks.iter().try_fold(0u64, |sum, block| sum.checked_add(block.bytes));
         if tiled != Some(bytes) {
@@ -203,7 +203,7 @@ impl<'a> Decoder<'a> {
                 Some("inactive") => BlockState::Inactive,
                 other => return self.fail(*item, format!("a block in state {:?}", other.unwrap_or("none"))),
             };
-            let stack = self.reader.stacks.of(document, document.get(dict, "frames"))?;
+            let stack = self.reader.stacks.intern(document, document.get(dict, "frames"))?;
             // Blocks tile their segment in order; the viewer computes addresses in the same way.
             blocks.push(Block { address, bytes, requested_bytes, state, stack });
             address = match address.checked_add(bytes) {

@@ -14,7 +14,7 @@ pub const MAX_JSON_BYTES: u64 = 2 << 30;
 /// Those of `out`; numbers that JSON does not have (not a number, infinity); a text larger than [`MAX_JSON_BYTES`].
 pub fn write_json(document: &Document, out: &mut dyn Write) -> io::Result<()> {
     sound::check(document).map_err(|error| refused(error.error("document").to_string()))?;
-    let bytes = Sizes::new(document).of(document.root);
+    let bytes = Sizes::new(document).width_of(document.root);
     if bytes > MAX_JSON_BYTES {
         let most = MAX_JSON_BYTES;
         return Err(refused(format!(
@@ -54,7 +54,7 @@ impl<'a> Sizes<'a> {
     }
 
     /// Recursion is safe: the depth was checked before.
-    fn of(&mut self, value: Value) -> u64 {
+    fn width_of(&mut self, value: Value) -> u64 {
         let document = self.document;
         match document.kind(value) {
             Kind::Int(value) => u64::from(value.unsigned_abs().checked_ilog10().unwrap_or(0)) + 1,
@@ -65,13 +65,13 @@ impl<'a> Sizes<'a> {
                     return *known;
                 }
                 let sum = |items: &[Value], this: &mut Self| {
-                    items.iter().fold(2, |sum: u64, item| sum.saturating_add(this.of(*item) + 1))
+                    items.iter().fold(2, |sum: u64, item| sum.saturating_add(this.width_of(*item) + 1))
                 };
                 let bytes = match kind {
                     Kind::Tuple(tuple) => sum(document.tuple_items(tuple), self),
                     Kind::List(list) => sum(document.items(list), self),
                     Kind::Dict(dict) => document.entries(dict).fold(2, |sum: u64, (key, value)| {
-                        sum.saturating_add(self.of(key) + 2).saturating_add(self.of(value))
+                        sum.saturating_add(self.width_of(key) + 2).saturating_add(self.width_of(value))
                     }),
                     _ => 0,
                 };

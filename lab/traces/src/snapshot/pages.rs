@@ -95,7 +95,7 @@ impl Snapshot {
     /// Returns the places of blocks and of final segments that grow.
     fn places(&self, device: usize, before: &[(u64, u64, StreamId)], config: &AllocatorConfig) -> Places {
         let made = |event: &&TraceEvent| event.action == Action::Alloc;
-        let homes = super::pools::Homes::of(self, device);
+        let homes = super::pools::Homes::from_snapshot(self, device);
         let mut places = BTreeMap::new();
         for &(address, bytes, stream) in before {
             places.insert(address, (stream, homes.pool(address, None), config.is_small(bytes)));

@@ -18,7 +18,7 @@ pub fn write_pickle(document: &Document, out: &mut dyn Write) -> io::Result<()> 
         io::Error::new(io::ErrorKind::InvalidData, error.error("document").to_string())
     };
     sound::check(document).map_err(refused)?;
-    let mut writer = Writer { document, out, memo: Memo::of(document), next: 0 };
+    let mut writer = Writer { document, out, memo: Memo::from_document(document), next: 0 };
     writer.out.write_all(&[op::PROTO, 4])?;
     writer.value(document.root)?;
     writer.out.write_all(&[op::STOP])
@@ -39,7 +39,7 @@ const OFTEN: u32 = 2;
 const NUMBERS: u32 = 3;
 
 impl Memo {
-    fn of(document: &Document) -> Self {
+    fn from_document(document: &Document) -> Self {
         let (tuples, lists, dicts) = document.counts();
         let never = |count| vec![NEVER; count];
         let mut memo = Memo { texts: Vec::new(), tuples: never(tuples), lists: never(lists), dicts: never(dicts) };

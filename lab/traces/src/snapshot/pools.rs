@@ -20,7 +20,7 @@ struct Home {
 }
 
 impl Homes {
-    pub(super) fn of(snapshot: &Snapshot, device: usize) -> Self {
+    pub(super) fn from_snapshot(snapshot: &Snapshot, device: usize) -> Self {
         let mut taken: BTreeMap<u64, usize> = BTreeMap::new();
         for (at, event) in snapshot.trace(device).iter().enumerate() {
             if event.action == Action::SegmentAlloc {

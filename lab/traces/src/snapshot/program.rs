@@ -143,7 +143,7 @@ impl<'a> Maker<'a> {
             operations: Vec::with_capacity(trace.len()),
             events: Vec::with_capacity(trace.len()),
             addresses: Vec::new(),
-            homes: Homes::of(snapshot, device),
+            homes: Homes::from_snapshot(snapshot, device),
             lives: FxHashMap::default(),
             pending: FxHashMap::default(),
             reserved: snapshot.reserved_before(device),

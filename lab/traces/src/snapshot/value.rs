@@ -71,11 +71,11 @@ impl Value {
     /// A text.
     #[inline]
     pub fn text(id: TextId) -> Self {
-        Self::of(TEXT, id.0)
+        Self::new(TEXT, id.0)
     }
 
     #[inline]
-    fn of(tag: u64, index: u32) -> Self {
+    fn new(tag: u64, index: u32) -> Self {
         Self(u64::from(index) << 3 | tag)
     }
 
@@ -258,13 +258,13 @@ impl Document {
             return Value::small(value as i64);
         }
         self.large.push(value);
-        Value::of(LARGE, (self.large.len() - 1) as u32)
+        Value::new(LARGE, (self.large.len() - 1) as u32)
     }
 
     /// Makes a number.
     pub fn float(&mut self, value: f64) -> Value {
         self.floats.push(value);
-        Value::of(FLOAT, (self.floats.len() - 1) as u32)
+        Value::new(FLOAT, (self.floats.len() - 1) as u32)
     }
 
     /// Makes a text.
@@ -275,7 +275,7 @@ impl Document {
     /// Makes a tuple. Equal tuples are kept once, as they cannot change.
     pub fn tuple(&mut self, items: &[Value]) -> Value {
         if self.tuples.get(self.last_tuple as usize).is_some_and(|last| **last == *items) {
-            return Value::of(TUPLE, self.last_tuple);
+            return Value::new(TUPLE, self.last_tuple);
         }
         self.last_tuple = match self.known_tuples.get(items) {
             Some(&known) => known,
@@ -286,14 +286,14 @@ impl Document {
                 new
             }
         };
-        Value::of(TUPLE, self.last_tuple)
+        Value::new(TUPLE, self.last_tuple)
     }
 
     /// Makes an empty list that begins at a byte of the file.
     pub(super) fn new_list(&mut self, offset: u64) -> Result<Value> {
         let new = number(self.lists.len(), offset)?;
         self.lists.push(List { items: Vec::new(), offset: offset as u32 });
-        Ok(Value::of(LIST, new))
+        Ok(Value::new(LIST, new))
     }
 
     /// Makes an empty dict that begins at a byte of the file.
@@ -301,13 +301,13 @@ impl Document {
     pub(super) fn new_dict(&mut self, offset: u64) -> Result<Value> {
         let new = number(self.dicts.len(), offset)?;
         self.dicts.push(Dict { shape: EMPTY, start: 0, offset: offset as u32 });
-        Ok(Value::of(DICT, new))
+        Ok(Value::new(DICT, new))
     }
 
     /// Makes a list.
     pub fn list(&mut self, items: Vec<Value>) -> Value {
         self.lists.push(List { items, offset: 0 });
-        Value::of(LIST, (self.lists.len() - 1) as u32)
+        Value::new(LIST, (self.lists.len() - 1) as u32)
     }
 
     /// Makes a dict, in order.
@@ -316,7 +316,7 @@ impl Document {
         self.dicts.push(Dict { shape: EMPTY, start: 0, offset: 0 });
         let dict = (self.dicts.len() - 1) as u32;
         self.set_wide_or_shaped(dict, &items);
-        Value::of(DICT, dict)
+        Value::new(DICT, dict)
     }
 
     /// Returns the items of a list.

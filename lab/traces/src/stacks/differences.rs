@@ -70,8 +70,9 @@ pub struct Differences {
 
 /// Finds how two recordings of a device differ.
 pub fn differences(snapshots: [&Snapshot; 2], device: usize) -> Differences {
-    let mut names = Names::of(snapshots, device);
-    let [one, other] = [0, 1].map(|recording| Course::of(snapshots[recording], device, recording, &mut names));
+    let mut names = Names::from_snapshots(snapshots, device);
+    let [one, other] =
+        [0, 1].map(|recording| Course::from_snapshot(snapshots[recording], device, recording, &mut names));
     let requests = [one.requests.len(), other.requests.len()];
     let mut places: Vec<PlaceDifference> = (0..names.places.len())
         .map(|at| PlaceDifference {
@@ -110,7 +111,7 @@ struct Names {
 }
 
 impl Names {
-    fn of(snapshots: [&Snapshot; 2], device: usize) -> Self {
+    fn from_snapshots(snapshots: [&Snapshot; 2], device: usize) -> Self {
         Self { lines: shared_lines(snapshots, device), numbers: FxHashMap::default(), places: Vec::new() }
     }
 
@@ -157,10 +158,11 @@ struct Course {
 }
 
 impl Course {
-    fn of(snapshot: &Snapshot, device: usize, recording: usize, names: &mut Names) -> Self {
+    fn from_snapshot(snapshot: &Snapshot, device: usize, recording: usize, names: &mut Names) -> Self {
         let mut known: FxHashMap<StackId, usize> = FxHashMap::default();
-        let mut number =
-            |stack: StackId| *known.entry(stack).or_insert_with(|| names.number(recording, Place::of(snapshot, stack)));
+        let mut number = |stack: StackId| {
+            *known.entry(stack).or_insert_with(|| names.number(recording, Place::from_stack(snapshot, stack)))
+        };
         let (mut requests, mut freed) = (Vec::new(), Vec::new());
         let mut live: FxHashMap<u64, usize> = FxHashMap::default();
         let mut count: FxHashMap<usize, usize> = FxHashMap::default();
@@ -200,7 +202,7 @@ impl Course {
 
     fn request(&self, snapshot: &Snapshot, at: usize) -> Option<Request> {
         let (bytes, _, stack) = *self.requests.get(at)?;
-        Some(Request { bytes, place: Place::of(snapshot, stack), phase: Phase::of(snapshot, stack) })
+        Some(Request { bytes, place: Place::from_stack(snapshot, stack), phase: Phase::from_stack(snapshot, stack) })
     }
 }
 

@@ -98,13 +98,13 @@ pub struct Guesses {
 
 impl Guesses {
     /// Guesses for a device.
-    pub fn of(snapshot: &Snapshot, device: usize) -> Self {
+    pub fn from_snapshot(snapshot: &Snapshot, device: usize) -> Self {
         let phases = phases(snapshot, device);
         let told = told_step_ends(snapshot, device);
         let steps_are_told = !told.is_empty();
         let step_ends = if steps_are_told { told } else { step_ends(&phases) };
         let lives = lives(snapshot, device);
-        let parts = Parts::of(&phases);
+        let parts = Parts::from_phases(&phases);
         let told = |life: &Life| told_role(snapshot, device, life);
         let roles_are_told = lives.iter().any(|life| told(life).is_some());
         // Frees after the failure that ended the program tell nothing about the purpose.
@@ -153,7 +153,7 @@ fn phases(snapshot: &Snapshot, device: usize) -> Vec<Option<Phase>> {
             _ => (false, false),
         };
         let own = match (has_stack, tells) {
-            (true, _) => *known.entry(event.stack).or_insert_with(|| Phase::of(snapshot, event.stack)),
+            (true, _) => *known.entry(event.stack).or_insert_with(|| Phase::from_stack(snapshot, event.stack)),
             (false, true) => Some(Phase::Backward),
             (false, false) => None,
         };
@@ -282,7 +282,7 @@ fn role(snapshot: &Snapshot, life: &Life, parts: &Parts<'_>, step_ends: &[usize]
     let made = match life.made {
         Some(made) => parts.phase(made),
         // It existed before the recording: the block at the end may tell its stack.
-        None if snapshot.has_stack(life.stack) => Phase::of(snapshot, life.stack),
+        None if snapshot.has_stack(life.stack) => Phase::from_stack(snapshot, life.stack),
         None => None,
     };
     let Some(made_in) = made else { return Role::Other };
@@ -318,7 +318,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn of(phases: &'a [Option<Phase>]) -> Self {
+    fn from_phases(phases: &'a [Option<Phase>]) -> Self {
         let n = phases.len();
         let (mut ends, mut backward) = (vec![n; n], vec![n; n]);
         // Recomputation belongs to the backward pass.

@@ -49,7 +49,7 @@ pub fn held_at<'a>(
     let mut rows: Vec<HeldRow> = Vec::new();
     let mut at: FxHashMap<(String, Role, bool), usize> = FxHashMap::default();
     for ((stack, role, before, phase), (bytes, allocations)) in parts {
-        let mut place = Place::of(snapshot, stack);
+        let mut place = Place::from_stack(snapshot, stack);
         if phase == Some(Phase::Backward) {
             place.native = Some("the backward pass".into());
         }

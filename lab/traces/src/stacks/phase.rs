@@ -43,7 +43,7 @@ impl Phase {
     }
 
     /// Returns the part of a stack with frames; `None` if the stack does not tell.
-    pub(super) fn of(snapshot: &Snapshot, stack: StackId) -> Option<Self> {
+    pub(super) fn from_stack(snapshot: &Snapshot, stack: StackId) -> Option<Self> {
         let (mut python, mut native_only, mut engine, mut found) = (false, false, false, None);
         let (mut in_module, mut operator) = (false, None);
         for frame in snapshot.stack(stack) {

@@ -16,7 +16,7 @@ pub struct Line {
 }
 
 impl Line {
-    fn of(frame: &FrameText<'_>) -> Self {
+    fn from_frame(frame: &FrameText<'_>) -> Self {
         Self { file: frame.filename.into(), line: frame.line, function: frame.name.into() }
     }
 
@@ -56,7 +56,7 @@ const DISPATCHING: [&str; 3] = ["__torch_dispatch__", "__torch_function__", "_fn
 
 impl Place {
     /// Returns the place of a stack.
-    pub fn of(snapshot: &Snapshot, stack: StackId) -> Self {
+    pub fn from_stack(snapshot: &Snapshot, stack: StackId) -> Self {
         Self::of_frames(snapshot.stack(stack))
     }
 
@@ -68,8 +68,8 @@ impl Place {
         }
         let line =
             |wanted: &[Origin]| frames.iter().find(|(origin, _)| wanted.contains(origin)).map(|(_, frame)| frame);
-        let own = line(&[Origin::Own]).or_else(|| line(&[Origin::Text])).map(Line::of);
-        let library = line(&[Origin::Own, Origin::Library, Origin::Text]).map(Line::of);
+        let own = line(&[Origin::Own]).or_else(|| line(&[Origin::Text])).map(Line::from_frame);
+        let library = line(&[Origin::Own, Origin::Library, Origin::Text]).map(Line::from_frame);
         let is_python = |(origin, _): &(Origin, FrameText<'_>)| *origin != Origin::Native;
         let python = frames.iter().position(is_python).unwrap_or(frames.len());
         let inner = frames[..python].iter().map(|(_, frame)| frame.name);
@@ -116,7 +116,7 @@ pub(super) fn file_name(path: &str) -> &str {
 fn of_our_own(frames: &[(Origin, FrameText<'_>)]) -> Option<Place> {
     let named = |kind: &str| frames.iter().find(|(_, frame)| frame.filename == kind && frame.line == 0);
     let operator = named("op")?.1.name;
-    let own = named("module").map(|(_, frame)| Line::of(frame));
+    let own = named("module").map(|(_, frame)| Line::from_frame(frame));
     Some(Place { own, operator: Some(operator.into()), ..Place::default() })
 }
 
@@ -140,7 +140,7 @@ fn called(frames: &[(Origin, FrameText<'_>)]) -> Option<String> {
 /// Returns the lines of the program's own files and of libraries, innermost first; runs of the same line once.
 pub fn callers(snapshot: &Snapshot, stack: StackId) -> Vec<Line> {
     let wanted = |frame: &FrameText<'_>| matches!(origin(frame), Origin::Own | Origin::Library | Origin::Text);
-    let mut lines: Vec<Line> = snapshot.stack(stack).filter(wanted).map(|frame| Line::of(&frame)).collect();
+    let mut lines: Vec<Line> = snapshot.stack(stack).filter(wanted).map(|frame| Line::from_frame(&frame)).collect();
     lines.dedup();
     lines
 }
@@ -160,5 +160,5 @@ pub fn matches(snapshot: &Snapshot, stack: StackId, wanted: &str) -> bool {
             || frame.name == wanted
             || native::node(frame.name) == Some(wanted)
     };
-    snapshot.stack(stack).any(has) || Place::of(snapshot, stack).operator.as_deref() == Some(wanted)
+    snapshot.stack(stack).any(has) || Place::from_stack(snapshot, stack).operator.as_deref() == Some(wanted)
 }

@@ -35,7 +35,7 @@ pub(super) struct SharedLines {
 }
 
 impl SharedLines {
-    fn of(snapshot: &Snapshot, device: usize) -> Self {
+    fn from_snapshot(snapshot: &Snapshot, device: usize) -> Self {
         let trace = snapshot.trace(device).iter().filter(|event| event.action == Action::Alloc);
         let mut seen = FxHashSet::default();
         let stacks: Vec<_> = trace.map(|event| event.stack).filter(|stack| seen.insert(*stack)).collect();
@@ -45,7 +45,7 @@ impl SharedLines {
         });
         let mut lines = Self { script, ..Self::default() };
         for stack in stacks {
-            let place = Place::of(snapshot, stack);
+            let place = Place::from_stack(snapshot, stack);
             for line in [&place.own, &place.library].into_iter().flatten() {
                 let asking = lines.functions.entry(lines.function(line)).or_default();
                 asking.entry(line.line).or_default().insert((place.operator.clone(), place.node.clone()));
@@ -69,7 +69,7 @@ impl SharedLines {
 
 /// Numbers the lines of two recordings, each with those of the other.
 pub(super) fn shared_lines(snapshots: [&Snapshot; 2], device: usize) -> [SharedLines; 2] {
-    let [mut one, mut other] = snapshots.map(|snapshot| SharedLines::of(snapshot, device));
+    let [mut one, mut other] = snapshots.map(|snapshot| SharedLines::from_snapshot(snapshot, device));
     let functions: FxHashSet<Function> = one.functions.keys().chain(other.functions.keys()).cloned().collect();
     let mut next = 1;
     let none = Asking::new();

@@ -40,9 +40,9 @@ fn operators_and_nodes_are_found_in_names() {
 fn the_outermost_line_of_the_program_is_the_script() {
     let traceback = "[rank0]: Traceback (most recent call last): [rank0]: File \"/opt/conda/bin/torchrun\", line 8, in <module> \
         [rank0]: File \"/home/me/fine tune.py\", line 93, in <module> [rank0]: main() [rank0]: File \"/home/me/model.py\", line 7, in main";
-    assert_eq!(script::of(traceback).as_deref(), Some("'/home/me/fine tune.py'"));
+    assert_eq!(script::find(traceback).as_deref(), Some("'/home/me/fine tune.py'"));
     let two = format!("{traceback} Traceback (most recent call last): File \"b.py\", line 1, in <module>");
-    assert_eq!(script::of(&two).as_deref(), Some("b.py"));
+    assert_eq!(script::find(&two).as_deref(), Some("b.py"));
     for text in [
         "File \"/v/lib/python3.11/site-packages/torch/a.py\", line 3, in <module>",
         "File \"C:\\me\\train.py\", line 3, in <module>",
@@ -51,7 +51,7 @@ fn the_outermost_line_of_the_program_is_the_script() {
         "File \"/home/me/train.py",
         "",
     ] {
-        assert_eq!(script::of(text), None, "{text}");
+        assert_eq!(script::find(text), None, "{text}");
     }
 }
 

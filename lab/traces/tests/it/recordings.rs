@@ -71,7 +71,7 @@ fn a_later_block_does_not_give_its_stack_to_an_earlier_one() {
 fn a_refused_request_has_the_part_of_its_own_stack() {
     for name in ["refused_and_went_on", "limited"] {
         let snapshot = recorded(name);
-        let guesses = Guesses::of(&snapshot, 0);
+        let guesses = Guesses::from_snapshot(&snapshot, 0);
         let entry = snapshot.trace(0).iter().rposition(|event| event.action == Action::Oom).unwrap();
         assert_eq!(guesses.phase(entry), Some(Phase::Input), "{name}");
     }

@@ -23,7 +23,7 @@ impl Accounting {
     pub const MIXED_ADAM: Self = Self { parameter: 2, gradient: 2, optimizer: 12 };
 
     /// Figures for a run with these settings.
-    pub fn of(settings: &DataParallelSettings) -> Self {
+    pub fn from_settings(settings: &DataParallelSettings) -> Self {
         let size = settings.run.trained_dtype().size();
         let (wide, master) = if settings.master_weights { (4, 4) } else { (size, 0) };
         Self { parameter: size, gradient: size, optimizer: states(&settings.run.optimizer) * wide + master }

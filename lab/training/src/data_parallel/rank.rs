@@ -103,7 +103,7 @@ impl Rank {
             }
             Ok(ModelStep::of_model(device, model, update, &run, source))
         };
-        Self::of(architecture, device, settings, number, step)
+        Self::with_step(architecture, device, settings, number, step)
     }
 }
 
@@ -112,7 +112,7 @@ impl<S: TrainStep> Rank<S> {
     ///
     /// # Errors
     /// Those of [`Rank::new`]; those of `step`.
-    pub fn of(
+    pub fn with_step(
         architecture: &dyn Architecture,
         device: &Device,
         settings: &DataParallelSettings,

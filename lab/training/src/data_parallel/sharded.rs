@@ -31,7 +31,7 @@ pub(super) fn sharded(
         return Err(Error::usage(quantized.flag(), problem));
     }
     let measured = measured(architecture, run.precision.dtype(), |init| run.tuned(init))?;
-    let plan = Plan::of(&measured, &divided_together(architecture, &measured, kind), kind);
+    let plan = Plan::from_measured(&measured, &divided_together(architecture, &measured, kind), kind);
     let of_plan = |unit: &UnitPlan| {
         let unit = Unit::new(kind, unit.dtype, &unit.sizes)?;
         // The unit is made whole, then cut before the next one is made.
@@ -99,7 +99,7 @@ struct Plan {
 
 impl Plan {
     /// Of each group, parameters of one type that are trained, or that are not, are a unit.
-    fn of(measured: &Measured, group_of: &[usize], kind: &Kind<'_>) -> Self {
+    fn from_measured(measured: &Measured, group_of: &[usize], kind: &Kind<'_>) -> Self {
         let is_divided = |parameter: &MeasuredParameter| parameter.is_trained || kind.stage.divides_parameters();
         let mut keys: Vec<(usize, bool, DType)> = Vec::new();
         let all = || measured.parameters.iter().zip(group_of);
@@ -203,7 +203,7 @@ fn gathering(
         let stays = architecture.shares_ends() && (piece == 0 || piece == last);
         Box::new(Gathered { inner, gathering, stays }) as Box<dyn Module>
     });
-    Ok(Box::new(Sequential::of(gathered.collect())))
+    Ok(Box::new(Sequential::from_modules(gathered.collect())))
 }
 
 /// Moves a gradient into its unit's bucket, and reduces the unit once all of its gradients are there.
@@ -245,14 +245,14 @@ mod tests {
         let measured = Measured { pieces: 3, parameters, copies: Vec::new() };
         let places =
             |plan: &Plan| plan.places.iter().map(|place| place.map(|p| (p.unit, p.offset))).collect::<Vec<_>>();
-        let plan = Plan::of(&measured, &[0, 1, 0, 0], &kind(Stage::Parameters));
+        let plan = Plan::from_measured(&measured, &[0, 1, 0, 0], &kind(Stage::Parameters));
         assert_eq!(
             plan.units.iter().map(|unit| unit.sizes.clone()).collect::<Vec<_>>(),
             [vec![4, 2], vec![9], vec![7]]
         );
         assert_eq!(places(&plan), [Some((0, 0)), Some((2, 0)), Some((1, 0)), Some((0, 4))]);
         assert_eq!(plan.group_of_piece, [Some(0), None, Some(1)]);
-        let plan = Plan::of(&measured, &[0, 1, 0, 0], &kind(Stage::Gradients));
+        let plan = Plan::from_measured(&measured, &[0, 1, 0, 0], &kind(Stage::Gradients));
         assert_eq!(places(&plan), [Some((0, 0)), Some((1, 0)), None, Some((0, 4))]);
     }
 }

@@ -61,7 +61,7 @@ pub(super) fn build(
     let stages = stages.collect();
     let modules = devices.iter().zip(&ranges).map(|(device, range)| {
         let modules: Vec<Box<dyn Module>> = pieces.by_ref().take(range.len()).collect();
-        (device.clone(), Sequential::of(modules))
+        (device.clone(), Sequential::from_modules(modules))
     });
     let network = Chain {
         stages: modules.collect(),

@@ -39,7 +39,7 @@ pub struct SplitStep<N = Chain> {
 fn phases(copies: bool) -> crate::Schedule {
     let order = [Phase::Input, Phase::ZeroGrad, Phase::Passes, Phase::AllReduce, Phase::Step];
     let order = order.into_iter().filter(|phase| copies || *phase != Phase::AllReduce);
-    crate::Schedule::of(order.collect(), "s")
+    crate::Schedule::in_order(order.collect(), "s")
 }
 
 /// Builds a network over `devices`, which must all be different, and an optimizer on each.

@@ -93,7 +93,7 @@ fn model_states_are_the_papers_up_to_padding_and_rounding() {
                     settings.run.precision = precision;
                     settings.run.optimizer = OptimizerSettings::new(kind, 1e-3);
                     settings.run.steps = 1;
-                    let formula = Accounting::of(&settings);
+                    let formula = Accounting::from_settings(&settings);
                     for rank in run(&*network, &settings) {
                         let least = formula.model_states(rank.parameters, ranks as u64, stage);
                         let padding = rank.padding * 16 + 512 * blocks;
@@ -109,7 +109,7 @@ fn model_states_are_the_papers_up_to_padding_and_rounding() {
             }
         }
     }
-    assert_eq!(Accounting::of(&mixed(2, Stage::Parameters)), Accounting::MIXED_ADAM);
+    assert_eq!(Accounting::from_settings(&mixed(2, Stage::Parameters)), Accounting::MIXED_ADAM);
 }
 
 /// A rank in three micro-batches per step, beside a rank of the real `DistributedDataParallel` (`scripts/loop/parallel.py`): what is allocated after

@@ -71,7 +71,7 @@ fn rows(run: &Value, device: &Device, after: &[&str]) -> Vec<Row> {
     // The full-size runs hold a batch as one variable, the small script as two.
     settings.schedule.one_batch = number(run, "params").is_some();
     let source = Source::Synthetic { seed: 0 };
-    let mut trainer = Trainer::of(&*architecture, device, &settings, source, "").unwrap();
+    let mut trainer = Trainer::build(&*architecture, device, &settings, source, "").unwrap();
     for step in 0..steps {
         trainer.step(step).unwrap();
     }

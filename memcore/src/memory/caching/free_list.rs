@@ -25,7 +25,7 @@ pub(super) struct Key {
 
 impl Key {
     #[inline]
-    pub(super) fn of(node: &Node) -> Self {
+    pub(super) fn from_node(node: &Node) -> Self {
         let address = node.made.map_or(node.address, NonZeroU64::get);
         Self { stream: node.stream, bytes: node.bytes, address }
     }

@@ -53,7 +53,7 @@ impl Caching {
         for pool in &self.pools {
             for (key, index) in pool.free.iter() {
                 let node = self.nodes.get(index).ok_or("a dead block is filed")?;
-                ensure(node.is_free() && node.mapped && key == Key::of(node), || format!("misfiled: {key:?}"))?;
+                ensure(node.is_free() && node.mapped && key == Key::from_node(node), || format!("misfiled: {key:?}"))?;
             }
             for (&key, &index) in &pool.unmapped {
                 let node = self.nodes.get(index).ok_or("a dead range is filed")?;

@@ -32,7 +32,7 @@ impl Pool {
         let node = &mut nodes[index];
         if node.mapped {
             node.freed_at = self.searches;
-            self.free.insert(Key::of(node), index);
+            self.free.insert(Key::from_node(node), index);
         } else {
             self.unmapped.insert((node.stream, node.address), index);
         }
@@ -43,7 +43,7 @@ impl Pool {
     pub(super) fn remove(&mut self, nodes: &Slab<Node>, index: u32) {
         let node = &nodes[index];
         let filed = if node.mapped {
-            self.free.remove(&Key::of(node))
+            self.free.remove(&Key::from_node(node))
         } else {
             self.unmapped.remove(&(node.stream, node.address))
         };

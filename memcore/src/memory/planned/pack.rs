@@ -10,7 +10,7 @@ const MAX_FOR_QUADRATIC: usize = 20_000;
 
 /// Returns the smallest plan of all packings; stops at the lower bound.
 pub fn pack(lifetimes: &[Lifetime]) -> Plan {
-    let bound = Bound::of(lifetimes).bytes;
+    let bound = Bound::from_lifetimes(lifetimes).bytes;
     let mut best = pack_with(lifetimes, Packing::BestFitInTime);
     if lifetimes.len() > MAX_FOR_QUADRATIC {
         return best;
@@ -195,7 +195,7 @@ mod tests {
     proptest! {
         #[test]
         fn plans_are_right_and_not_below_the_bound(lifetimes in lifetimes()) {
-            let bound = Bound::of(&lifetimes);
+            let bound = Bound::from_lifetimes(&lifetimes);
             prop_assert!(bound.check(&lifetimes));
             let best = pack(&lifetimes);
             for packing in Packing::ALL {
@@ -222,7 +222,7 @@ mod tests {
         // Two small blocks; the first is freed; a large one follows that fits only if the two left room for it.
         let life = |kib: u64, from, to| Lifetime { bytes: kib << 10, from, to };
         let run = [life(1, 0, 4), life(2, 1, 3), life(1, 2, 6), life(3, 5, 7)];
-        let bound = Bound::of(&run);
+        let bound = Bound::from_lifetimes(&run);
         assert_eq!((bound.bytes, bound.live.len()), (4 << 10, 3));
         assert_eq!(pack(&run).bytes, 4 << 10);
     }

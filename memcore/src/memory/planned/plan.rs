@@ -112,7 +112,7 @@ pub struct Bound {
 
 impl Bound {
     /// Finds the time at which most bytes live.
-    pub fn of(lifetimes: &[Lifetime]) -> Self {
+    pub fn from_lifetimes(lifetimes: &[Lifetime]) -> Self {
         let mut changes: Vec<(u64, bool, u64)> = Vec::with_capacity(2 * lifetimes.len());
         for lifetime in lifetimes {
             changes.push((lifetime.from, true, lifetime.rounded_bytes()));

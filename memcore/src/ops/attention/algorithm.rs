@@ -140,7 +140,7 @@ pub(in crate::ops) fn has_little_shared_memory(profile: &Profile) -> bool {
 
 impl Algorithm {
     /// Returns the kernel that PyTorch takes, under one of its profiles. `None` if PyTorch writes the scores out.
-    pub(in crate::ops) fn of(wanted: &Wanted<'_>) -> Option<Self> {
+    pub(in crate::ops) fn choose(wanted: &Wanted<'_>) -> Option<Self> {
         let profile = wanted.profile();
         if !profile.torch_temporaries {
             Some(Self::Native)

@@ -135,7 +135,7 @@ const FLASH_MULTIPLE: usize = 8;
 /// `mask` broadcasts to `[b, h, t, s]`. It is a bool, true where a key is seen (as PyTorch's mask, and the opposite of
 /// [`attention_eager`]'s), or numbers that are added to the scores. Such numbers may require a gradient (a learned bias).
 ///
-/// Under a PyTorch profile the temporaries are those of the kernel that PyTorch would take (see `Algorithm::of`): cuDNN's for 16-bit types on compute
+/// Under a PyTorch profile the temporaries are those of the kernel that PyTorch would take (see `Algorithm::choose`): cuDNN's for 16-bit types on compute
 /// capability 9.0 and 10.0 if the profile has cuDNN, flash for 16-bit types without a mask, else the memory-efficient one. If PyTorch has no fused
 /// kernel, it writes the scores out, and so does this function.
 ///
@@ -167,7 +167,7 @@ pub fn scaled_dot_product_attention(
         dropout: options.dropout > 0.0,
         records: records(&[q, k, v]),
     };
-    let Some(algorithm) = Algorithm::of(&wanted) else {
+    let Some(algorithm) = Algorithm::choose(&wanted) else {
         return attention_math([q, k, v], bias.as_ref(), scale, options.causal, options.dropout);
     };
     if algorithm == Algorithm::Flash && heads.d % FLASH_MULTIPLE != 0 {

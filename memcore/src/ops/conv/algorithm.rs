@@ -37,7 +37,7 @@ impl NativeAlgorithm {
         matches!(self, Self::Im2col { dilated: true, .. } | Self::Grouped { dilated: true, .. })
     }
 
-    pub(in crate::ops) fn of(geometry: Conv2dGeometry, channels: usize, weight: &[usize], out: [usize; 2]) -> Self {
+    pub(in crate::ops) fn choose(geometry: Conv2dGeometry, channels: usize, weight: &[usize], out: [usize; 2]) -> Self {
         let (groups, dilated) = (geometry.groups, geometry.dilation != [1, 1]);
         if groups > 1 && groups == channels {
             return Self::Depthwise;

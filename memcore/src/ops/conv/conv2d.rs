@@ -63,7 +63,7 @@ fn convolve(
     let [n, o, oh, ow] = out;
     let plain = geometry.stride == [1, 1] && geometry.padding == [0, 0] && geometry.dilation == [1, 1];
     let pointwise = weight.dims()[2..] == [1, 1] && plain;
-    let algorithm = match NativeAlgorithm::of(geometry, x.dims()[1], weight.dims(), [oh, ow]) {
+    let algorithm = match NativeAlgorithm::choose(geometry, x.dims()[1], weight.dims(), [oh, ow]) {
         NativeAlgorithm::Im2col { dilated, .. } if pointwise => NativeAlgorithm::Im2col { len: 0, dilated },
         NativeAlgorithm::Grouped { dilated, .. } if pointwise => NativeAlgorithm::Grouped { len: 0, dilated },
         other => other,
@@ -225,7 +225,7 @@ impl Pass {
 
     fn algorithm(&self) -> NativeAlgorithm {
         let d = self.grad.dims();
-        NativeAlgorithm::of(self.geometry, self.x.dims()[1], self.weight.dims(), [d[2], d[3]])
+        NativeAlgorithm::choose(self.geometry, self.x.dims()[1], self.weight.dims(), [d[2], d[3]])
     }
 
     /// Makes the gradients as PyTorch's native path does with a dilation. The gradients of input, weight and bias are allocated first. Then each

@@ -18,7 +18,7 @@ pub fn unfold(x: &Tensor, window: [usize; 2], geometry: Conv2dGeometry) -> Resul
     let [n, c, h, w] = *x.dims() else {
         return Err(Error::shape("im2col", format!("{:?}: expected four dimensions", x.dims())));
     };
-    let patches = Patches::of(n, c, [h, w], window, geometry)?;
+    let patches = Patches::new(n, c, [h, w], window, geometry)?;
     let y = context::within("im2col", || patches.columns(x.array()))?;
     record(y, &[x], |_| Ok(Box::new(Folding { patches, unfolds: true })))
 }
@@ -35,7 +35,7 @@ pub fn fold(x: &Tensor, size: [usize; 2], window: [usize; 2], geometry: Conv2dGe
     if area == 0 || !rows.is_multiple_of(area) {
         return Err(wrong());
     }
-    let patches = Patches::of(n, rows / area, size, window, geometry)?;
+    let patches = Patches::new(n, rows / area, size, window, geometry)?;
     if patches.out[0] * patches.out[1] != positions {
         return Err(wrong());
     }
@@ -55,7 +55,7 @@ struct Patches {
 }
 
 impl Patches {
-    fn of(n: usize, c: usize, size: [usize; 2], window: [usize; 2], geometry: Conv2dGeometry) -> Result<Self> {
+    fn new(n: usize, c: usize, size: [usize; 2], window: [usize; 2], geometry: Conv2dGeometry) -> Result<Self> {
         let out = geometry.output_size(size, window)?;
         Ok(Self { geometry, window, picture: [n, c, size[0], size[1]], out })
     }

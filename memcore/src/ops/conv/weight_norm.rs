@@ -24,7 +24,7 @@ pub fn weight_norm(v: &Tensor, g: &Tensor, axis: usize) -> Result<Tensor> {
     let dtype = if v.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
     let y = context::within("empty_like", || Array::empty(v.device(), v.dims(), v.dtype()))?;
     let norms = context::within("empty_strided", || Array::empty(v.device(), g.dims(), dtype))?;
-    let groups = Groups::of(v.dims(), axis);
+    let groups = Groups::new(v.dims(), axis);
     on_host::fill(&norms, &[v.array()], |values| Ok(groups.sums(&values[0], |v| v * v).map(f64::sqrt).collect()))?;
     on_host::fill(&y, &[v.array(), g.array(), &norms], |values| {
         let of = |(i, v): (usize, &f64)| v * values[1][groups.of_element(i)] / values[2][groups.of_element(i)];
@@ -46,7 +46,7 @@ struct Groups {
 }
 
 impl Groups {
-    fn of(dims: &[usize], axis: usize) -> Self {
+    fn new(dims: &[usize], axis: usize) -> Self {
         Self { count: dims[axis], inner: dims[axis + 1..].iter().product() }
     }
 

@@ -34,7 +34,7 @@ pub fn index_each(x: &Tensor, indices: &[&Tensor]) -> Result<Tensor> {
 /// [`Error::Shape`] without indices, for more than `x` has dimensions, those of another type than i64 or that do not fit together, or an index
 /// outside `x`; errors of the device.
 pub fn index_by(x: &Tensor, indices: &[Option<&Tensor>]) -> Result<Tensor> {
-    let places = Places::of(x, indices)?;
+    let places = Places::new(x, indices)?;
     let wide = indices.iter().flatten().map(|index| index.array().broadcast_to(&places.shape));
     let wide: SmallVec<[Array; 2]> = wide.collect::<Result<_>>()?;
     let compute = || {
@@ -77,7 +77,7 @@ struct Places {
 }
 
 impl Places {
-    fn of(x: &Tensor, indices: &[Option<&Tensor>]) -> Result<Self> {
+    fn new(x: &Tensor, indices: &[Option<&Tensor>]) -> Result<Self> {
         let wrong = || Error::shape("index", format!("{:?} by {} tensors of indices", x.dims(), indices.len()));
         let is_indexed = |axis: &usize| indices.get(*axis).is_some_and(Option::is_some);
         let mut front: Dims = (0..x.rank()).filter(is_indexed).collect();

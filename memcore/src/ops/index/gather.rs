@@ -52,7 +52,7 @@ impl Places {
     /// Fills `y` with the elements of `x` that `indices` name.
     pub(in crate::ops) fn fill(&self, y: &Array, x: &Array, indices: &Array) -> Result<()> {
         on_host::fill(y, &[x, indices], |values| {
-            (0..y.numel()).map(|i| Ok(values[0][self.of(i, values[1][i])?])).collect()
+            (0..y.numel()).map(|i| Ok(values[0][self.position(i, values[1][i])?])).collect()
         })
     }
 
@@ -60,13 +60,13 @@ impl Places {
     pub(in crate::ops) fn sums(&self, grads: &[f64], indices: &[f64]) -> Result<Vec<f64>> {
         let mut sums = vec![0.0; self.dims.iter().product()];
         for (i, grad) in grads.iter().enumerate() {
-            sums[self.of(i, indices[i])?] += grad;
+            sums[self.position(i, indices[i])?] += grad;
         }
         Ok(sums)
     }
 
     /// Returns the position of element number `i` of the index, which names `number` along the axis.
-    pub(in crate::ops) fn of(&self, i: usize, number: f64) -> Result<usize> {
+    pub(in crate::ops) fn position(&self, i: usize, number: f64) -> Result<usize> {
         let size = self.dims[self.axis];
         if !(0.0..size as f64).contains(&number) {
             return Err(Error::shape("gather", format!("index {number} of {size}")));

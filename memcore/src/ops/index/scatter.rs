@@ -57,7 +57,7 @@ impl Places {
     }
 
     /// Returns the place of the `i`-th written element in the tensor, and in a source of these sizes.
-    fn of(&self, i: usize, indices: &[f64], source: &[usize]) -> Result<[usize; 2]> {
+    fn places(&self, i: usize, indices: &[f64], source: &[usize]) -> Result<[usize; 2]> {
         let (mut rest, mut at, mut step, mut from, mut source_step) = (i, 0, 1, 0, 1);
         for axis in (0..self.dims.len()).rev() {
             let place = rest % self.taken[axis];
@@ -87,7 +87,7 @@ impl Places {
         on_host::fill(out, &inputs, |values| {
             let mut after = values[0].clone();
             for i in 0..self.count() {
-                let [at, from] = self.of(i, &values[1], &dims)?;
+                let [at, from] = self.places(i, &values[1], &dims)?;
                 after[at] = written(after[at], values.get(2).map_or(0.0, |src| src[from]));
             }
             Ok(after)
@@ -112,7 +112,7 @@ impl Places {
         on_host::fill(out, &[x, index], |values| {
             let mut read = vec![0.0; out.numel()];
             for i in 0..self.count() {
-                let [at, from] = self.of(i, &values[1], &dims)?;
+                let [at, from] = self.places(i, &values[1], &dims)?;
                 read[from] = values[0][at];
             }
             Ok(read)

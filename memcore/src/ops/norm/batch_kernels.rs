@@ -48,7 +48,7 @@ pub(in crate::ops) fn normalise(
         running.mean.storage().bump_version();
         running.var.storage().bump_version();
     }
-    let planes = Planes::of(y);
+    let planes = Planes::for_array(y);
     let [weight, bias] = parameters.map(|parameter| parameter.map(|tensor| tensor.array().operand()));
     x.device().launch(BatchNorm {
         training: options.training,
@@ -80,7 +80,7 @@ struct Planes {
 }
 
 impl Planes {
-    fn of(x: &Array) -> Self {
+    fn for_array(x: &Array) -> Self {
         let axes = x.memory_order();
         let at = axes.iter().position(|&axis| axis == 1).unwrap_or(0);
         let product = |axes: &[usize]| axes.iter().map(|&axis| x.dims()[axis]).product();
@@ -128,7 +128,7 @@ impl Given<'_> {
         if out.is_none() && parameters.iter().all(Option::is_none) {
             return Ok(());
         }
-        let planes = Planes::of(out.unwrap_or(self.x));
+        let planes = Planes::for_array(out.unwrap_or(self.x));
         let (ordered_grad, ordered_x) = (planes.strided(self.grad)?, planes.strided(self.x)?);
         self.x.device().launch(BatchNormGrad {
             training: self.training,

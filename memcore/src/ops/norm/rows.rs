@@ -40,10 +40,10 @@ pub fn layer_norm(
     let (w, b) = (rows.parameter(weight)?, rows.parameter(bias)?);
     x.device().launch(LayerNorm {
         eps,
-        x: rows.of(&input)?.operand(),
+        x: rows.as_rows(&input)?.operand(),
         weight: w.as_ref().map(Array::operand),
         bias: b.as_ref().map(Array::operand),
-        out: rows.of(&y)?.operand(),
+        out: rows.as_rows(&y)?.operand(),
         mean: mean.operand(),
         rstd: rstd.operand(),
     })?;
@@ -104,7 +104,7 @@ impl Rows {
     }
 
     /// `x` as `[rows, n]`.
-    fn of(&self, x: &Array) -> Result<Array> {
+    fn as_rows(&self, x: &Array) -> Result<Array> {
         x.view(&[self.count, self.len])
     }
 
@@ -213,7 +213,7 @@ impl Function for LayerNormBackward {
         if self.rows.has_partial_sums(x.device()) {
             out.by_partial_sums(self.rows)?;
         }
-        let rows = |a: &Array| self.rows.of(a).map(|a| a.operand());
+        let rows = |a: &Array| self.rows.as_rows(a).map(|a| a.operand());
         let row = |a: &Option<Array>| a.as_ref().map(|a| a.reshape(&[self.rows.len])).transpose();
         let (weight, dw, db) = (row(&weight)?, row(&out.parameters[0])?, row(&out.parameters[1])?);
         x.device().launch(LayerNormGrad {
@@ -255,9 +255,9 @@ pub fn rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, eps: 
     let w = rows.parameter(weight)?;
     x.device().launch(RmsNorm {
         eps,
-        x: rows.of(&input)?.operand(),
+        x: rows.as_rows(&input)?.operand(),
         weight: w.as_ref().map(Array::operand),
-        out: rows.of(&y)?.operand(),
+        out: rows.as_rows(&y)?.operand(),
         rstd: rstd.operand(),
     })?;
     drop((w, input));
@@ -322,7 +322,7 @@ impl Function for RmsNormBackward {
             return Ok(out.into_grads(self.slots));
         }
         let grad = grad.contiguous()?;
-        let rows = |a: &Array| self.rows.of(a).map(|a| a.operand());
+        let rows = |a: &Array| self.rows.as_rows(a).map(|a| a.operand());
         let row = |a: &Option<Array>| a.as_ref().map(|a| a.reshape(&[self.rows.len])).transpose();
         let (weight, dw) = (row(&weight)?, row(&out.parameters[0])?);
         x.device().launch(RmsNormGrad {

@@ -130,7 +130,9 @@ pub fn prelu(x: &Tensor, slope: &Tensor) -> Result<Tensor> {
     let describe = |saved: &mut Recorder| {
         saved.save("self", x.array())?;
         saved.save("weight", slope.array())?;
-        Ok::<Box<dyn Function>, Error>(Box::new(PreluBackward { operands: [Like::of(x), Like::of(&slope)] }))
+        Ok::<Box<dyn Function>, Error>(Box::new(PreluBackward {
+            operands: [Like::from_tensor(x), Like::from_tensor(&slope)],
+        }))
     };
     record_inputs(&[x, &slope], describe, || {
         let _op = context::op("prelu>_prelu_kernel>empty_like");

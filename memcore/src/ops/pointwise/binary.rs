@@ -70,7 +70,7 @@ pub(in crate::ops) struct Like {
 
 impl Like {
     /// Returns the sizes and the type of `x`.
-    pub(in crate::ops) fn of(x: &Tensor) -> Self {
+    pub(in crate::ops) fn from_tensor(x: &Tensor) -> Self {
         Self { dims: x.dims().into(), dtype: x.dtype() }
     }
 
@@ -80,7 +80,7 @@ impl Like {
 }
 
 fn like(a: &Tensor, b: &Tensor) -> [Like; 2] {
-    [Like::of(a), Like::of(b)]
+    [Like::from_tensor(a), Like::from_tensor(b)]
 }
 
 /// Sums each existing gradient down to its operand's sizes, and casts it to the operand's type. The gradient of real numbers that met complex ones is

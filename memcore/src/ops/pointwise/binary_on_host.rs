@@ -75,7 +75,7 @@ fn applied(operands: &[&Tensor], formula: Formula, value: &Value<'_>, derivative
     let kept: SmallVec<[usize; 3]> = (0..operands.len()).filter(is_kept).collect();
     let describe = |saved: &mut Recorder| {
         kept.iter().try_for_each(|&i| saved.save("operand", operands[i].array()))?;
-        let likes = operands.iter().map(|x| Like::of(x)).collect();
+        let likes = operands.iter().map(|x| Like::from_tensor(x)).collect();
         Ok::<Box<dyn Function>, Error>(Box::new(FormulaBackward { formula, derivative, kept, likes }))
     };
     record_inputs(operands, describe, compute)

@@ -97,7 +97,7 @@ pub fn copy_(a: &Tensor, src: &Tensor) -> Result<Tensor> {
     let _op = context::op("copy_");
     a.may_change_in_place("copy_")?;
     a.array().copy_(&src.array().broadcast_to(a.dims())?)?;
-    let like = Like::of(src);
+    let like = Like::from_tensor(src);
     record(a.array().clone(), &[a, src], |_| Ok(Box::new(CopyBackwards { dims: a.dims().into(), src: [like] })))
 }
 

@@ -67,7 +67,9 @@ pub fn where_(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     };
     let describe = |saved: &mut Recorder| {
         saved.save("condition", condition.array())?;
-        Ok::<Box<dyn Function>, Error>(Box::new(WhereBackward { operands: [Like::of(a), Like::of(b)] }))
+        Ok::<Box<dyn Function>, Error>(Box::new(WhereBackward {
+            operands: [Like::from_tensor(a), Like::from_tensor(b)],
+        }))
     };
     record_inputs(&[a, b], describe, compute)
 }

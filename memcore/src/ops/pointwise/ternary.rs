@@ -24,7 +24,7 @@ pub fn addcmul(x: &Tensor, a: &Tensor, b: &Tensor, value: f64) -> Result<Tensor>
         if a.requires_grad() {
             saved.save("tensor2", b.array())?;
         }
-        let operands = [Like::of(x), Like::of(a), Like::of(b)];
+        let operands = [Like::from_tensor(x), Like::from_tensor(a), Like::from_tensor(b)];
         Ok::<Box<dyn Function>, Error>(Box::new(AddcmulBackward { value, of_first: b.requires_grad(), operands }))
     };
     record_inputs(&[x, a, b], describe, || {
@@ -76,7 +76,9 @@ pub fn lerp(a: &Tensor, b: &Tensor, weight: f64) -> Result<Tensor> {
     let _op = context::op("lerp");
     // The kernel takes three operands, and reads two of them.
     let y = Array::ternary(TernaryOp::Lerp { weight }, a.array(), b.array(), b.array(), &dims)?;
-    record(y, &[a, b], |_| Ok(Box::new(LerpBackward { weight, operands: [Like::of(a), Like::of(b)] })))
+    record(y, &[a, b], |_| {
+        Ok(Box::new(LerpBackward { weight, operands: [Like::from_tensor(a), Like::from_tensor(b)] }))
+    })
 }
 
 struct LerpBackward {

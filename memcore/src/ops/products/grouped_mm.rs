@@ -20,7 +20,7 @@ use crate::ops::on_host;
 /// [`Error::Shape`] if they do not fit; [`Error::DType`] if their types differ; [`Error::Invalid`] for types or sizes that are not represented; errors of the device.
 pub fn grouped_mm(x: &Tensor, weight: &Tensor, ends: &Tensor) -> Result<Tensor> {
     const OP: &str = "_grouped_mm";
-    let groups = Groups::of(OP, x, weight, ends)?;
+    let groups = Groups::new(OP, x, weight, ends)?;
     // Rows begin at multiples of 16 bytes, in PyTorch by a check.
     let aligned = |size: usize| (size as u64 * x.dtype().size()).is_multiple_of(16);
     if !aligned(groups.inner) || !aligned(groups.columns) {
@@ -53,7 +53,7 @@ pub fn grouped_mm(x: &Tensor, weight: &Tensor, ends: &Tensor) -> Result<Tensor> 
 /// As [`grouped_mm`].
 pub fn grouped_mm_in_turn(x: &Tensor, weight: &Tensor, ends: &Tensor) -> Result<Tensor> {
     const OP: &str = "grouped_mm_fallback";
-    let groups = Groups::of(OP, x, weight, ends)?;
+    let groups = Groups::new(OP, x, weight, ends)?;
     let y = context::within("grouped_mm_fallback>zeros", || {
         Array::zeros(x.device(), &[groups.rows, groups.columns], x.dtype())
     })?;
@@ -74,7 +74,7 @@ struct Groups {
 }
 
 impl Groups {
-    fn of(op: &'static str, x: &Tensor, weight: &Tensor, ends: &Tensor) -> Result<Self> {
+    fn new(op: &'static str, x: &Tensor, weight: &Tensor, ends: &Tensor) -> Result<Self> {
         let sizes = format!("{:?} @ {:?} to {:?}", x.dims(), weight.dims(), ends.dims());
         let ([rows, inner], [count, expected, columns]) = (x.dims(), weight.dims()) else {
             return Err(Error::shape(op, sizes));

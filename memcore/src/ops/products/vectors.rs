@@ -29,7 +29,12 @@ pub fn baddbmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: f64, alpha: f64) -> Res
             saved.save("batch2", b.array())?;
         }
         let of_first = b.requires_grad();
-        Ok::<Box<dyn Function>, Error>(Box::new(BaddbmmBackward { beta, alpha, of_first, added: [Like::of(x)] }))
+        Ok::<Box<dyn Function>, Error>(Box::new(BaddbmmBackward {
+            beta,
+            alpha,
+            of_first,
+            added: [Like::from_tensor(x)],
+        }))
     };
     record_inputs(&[x, a, b], describe, || {
         let y = a.array().matmul(b.array())?;

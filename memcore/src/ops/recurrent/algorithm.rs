@@ -62,7 +62,7 @@ fn persists(of: &Sizes, profile: &Profile) -> bool {
 mod tests {
     use super::*;
 
-    fn of(cell: Cell, dtype: DType, x: [usize; 3], width: usize, layers: usize, both: bool) -> Sizes {
+    fn new(cell: Cell, dtype: DType, x: [usize; 3], width: usize, layers: usize, both: bool) -> Sizes {
         let dropout = if layers > 1 { 0.3 } else { 0.0 };
         let options = Recurrent { layers, bidirectional: both, dropout, training: true, batch_first: true };
         sizes(cell, (&x, dtype), width, options).unwrap()
@@ -73,14 +73,14 @@ mod tests {
     fn sizes_and_algorithms_are_those_of_a_card() {
         let card = Profile::torch_2_11(90);
         for (sizes, workspaces, reserve) in [
-            (of(Cell::Lstm, DType::F32, [4, 16, 64], 96, 1, false), [9_179_424; 2], 123_136),
-            (of(Cell::Lstm, DType::F32, [4, 16, 64], 256, 1, false), [10_084_640; 2], 327_936),
-            (of(Cell::Lstm, DType::F32, [8, 16, 64], 96, 2, true), [36_548_928; 2], 1_087_744),
-            (of(Cell::Gru, DType::F32, [20, 35, 64], 256, 2, true), [49_772_960; 2], 18_726_656),
-            (of(Cell::Lstm, DType::F16, [8, 16, 128], 256, 1, false), [11_063_616; 2], 327_936),
-            (of(Cell::Lstm, DType::BF16, [8, 16, 128], 256, 1, false), [9_576_768; 2], 327_936),
-            (of(Cell::Tanh, DType::F16, [8, 16, 128], 512, 1, false), [12_312_896; 2], 131_328),
-            (of(Cell::Lstm, DType::F32, [20, 35, 650], 650, 1, false), [33_401_024; 2], 9_100_256),
+            (new(Cell::Lstm, DType::F32, [4, 16, 64], 96, 1, false), [9_179_424; 2], 123_136),
+            (new(Cell::Lstm, DType::F32, [4, 16, 64], 256, 1, false), [10_084_640; 2], 327_936),
+            (new(Cell::Lstm, DType::F32, [8, 16, 64], 96, 2, true), [36_548_928; 2], 1_087_744),
+            (new(Cell::Gru, DType::F32, [20, 35, 64], 256, 2, true), [49_772_960; 2], 18_726_656),
+            (new(Cell::Lstm, DType::F16, [8, 16, 128], 256, 1, false), [11_063_616; 2], 327_936),
+            (new(Cell::Lstm, DType::BF16, [8, 16, 128], 256, 1, false), [9_576_768; 2], 327_936),
+            (new(Cell::Tanh, DType::F16, [8, 16, 128], 512, 1, false), [12_312_896; 2], 131_328),
+            (new(Cell::Lstm, DType::F32, [20, 35, 650], 650, 1, false), [33_401_024; 2], 9_100_256),
         ] {
             let found = [true, false].map(|forward| sizes.workspace(algorithm(&sizes, &card, forward), true));
             assert_eq!((found, sizes.reserve()), (workspaces, reserve), "{sizes:?}");
@@ -91,7 +91,7 @@ mod tests {
     fn a_wide_state_has_the_small_algorithm_in_the_forward_pass_alone() {
         let card = Profile::torch_2_11(90);
         let chosen = |cell, width| {
-            let sizes = of(cell, DType::F32, [4, 16, 64], width, 1, false);
+            let sizes = new(cell, DType::F32, [4, 16, 64], width, 1, false);
             [true, false].map(|forward| algorithm(&sizes, &card, forward))
         };
         assert_eq!(chosen(Cell::Gru, 192), [Algorithm::Small, Algorithm::Standard]);

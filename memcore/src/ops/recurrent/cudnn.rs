@@ -106,7 +106,7 @@ impl Network {
 
     fn places(&self, states: &[&Tensor], dims: &[&[usize]]) -> Result<FlatWeights> {
         let cells = states[0].dims().first().copied().unwrap_or_default();
-        let places = FlatWeights::of(dims, dims.len() == 4 * cells);
+        let places = FlatWeights::from_dims(dims, dims.len() == 4 * cells);
         places.ok_or_else(|| Error::shape(self.op, format!("{} weights", dims.len())))
     }
 

@@ -104,7 +104,7 @@ pub fn rnn_relu_cell(x: &Tensor, state: &Tensor, weights: &[&Tensor]) -> Result<
 }
 
 fn one_cell(op: &'static str, cell: Cell, x: &Tensor, states: &[&Tensor], weights: &[&Tensor]) -> Result<States> {
-    let named = Weights::of(weights).filter(|weights| match (x.dims(), states[0].dims()) {
+    let named = Weights::from_weights(weights).filter(|weights| match (x.dims(), states[0].dims()) {
         (&[batch, inside], &[rows, width]) => batch == rows && weights.fit(cell.gates(), inside, width),
         _ => false,
     });

@@ -51,7 +51,7 @@ pub(in crate::ops) struct Weights<'a> {
 
 impl<'a> Weights<'a> {
     /// Returns two weights, or two weights and two biases, by name.
-    pub(in crate::ops) fn of(weights: &[&'a Tensor]) -> Option<Self> {
+    pub(in crate::ops) fn from_weights(weights: &[&'a Tensor]) -> Option<Self> {
         match *weights {
             [input, hidden] => Some(Self { input, hidden, biases: None }),
             [input, hidden, of_input, of_hidden] => Some(Self { input, hidden, biases: Some([of_input, of_hidden]) }),
@@ -82,7 +82,7 @@ pub(in crate::ops) fn weights_of<'a>(
         return None;
     }
     let each = weights.len().checked_div(cells).filter(|each| each * cells == weights.len() && *each > 0)?;
-    let named = weights.chunks(each).map(Weights::of).collect::<Option<Vec<_>>>()?;
+    let named = weights.chunks(each).map(Weights::from_weights).collect::<Option<Vec<_>>>()?;
     let inside_of = |i: usize| if i < directions { inside } else { directions * width };
     named.iter().enumerate().all(|(i, weights)| weights.fit(cell.gates(), inside_of(i), width)).then_some(named)
 }
@@ -99,7 +99,7 @@ pub struct FlatWeights {
 
 impl FlatWeights {
     /// The places of weights of these sizes: for each direction of each layer two matrices and, with `biases`, two vectors. `None` for another number of them.
-    pub fn of(dims: &[&[usize]], biases: bool) -> Option<Self> {
+    pub fn from_dims(dims: &[&[usize]], biases: bool) -> Option<Self> {
         let each = if biases { 4 } else { 2 };
         if dims.is_empty() || !dims.len().is_multiple_of(each) {
             return None;
@@ -126,11 +126,11 @@ mod tests {
     fn matrices_lie_before_biases_and_biases_are_there_without_any() {
         let cell: [&[usize]; 4] = [&[12, 5], &[12, 3], &[12], &[12]];
         let two = [cell, [&[12, 3], &[12, 3], &[12], &[12]]].concat();
-        let flat = FlatWeights::of(&two, true).unwrap();
+        let flat = FlatWeights::from_dims(&two, true).unwrap();
         assert_eq!(flat.starts, [0, 60, 168, 180, 96, 132, 192, 204]);
         assert_eq!(flat.elements, 216);
-        let bare = FlatWeights::of(&[&[12, 5], &[12, 3], &[12, 3], &[12, 3]], false).unwrap();
+        let bare = FlatWeights::from_dims(&[&[12, 5], &[12, 3], &[12, 3], &[12, 3]], false).unwrap();
         assert_eq!((bare.elements, bare.starts), (216, vec![0, 60, 96, 132]));
-        assert_eq!(FlatWeights::of(&cell[..3], true), None);
+        assert_eq!(FlatWeights::from_dims(&cell[..3], true), None);
     }
 }

@@ -20,7 +20,7 @@ const PARTIAL: usize = 16;
 /// # Errors
 /// [`Error::Shape`] for an axis that does not exist, [`Error::Invalid`] for whole numbers; errors of the device.
 pub fn var(x: &Tensor, axes: &[usize], correction: f64, keepdim: bool) -> Result<Tensor> {
-    let spread = Spread::of("var", x, axes, correction, false)?;
+    let spread = Spread::new("var", x, axes, correction, false)?;
     let y = context::within("var", || spread.value(x.array(), keepdim))?;
     record(y, &[x], |saved| {
         saved.save("self", x.array())?;
@@ -30,7 +30,7 @@ pub fn var(x: &Tensor, axes: &[usize], correction: f64, keepdim: bool) -> Result
 
 /// Standard deviation, as [`var`]. Saves input and result. Its gradient at 0 is 0.
 pub fn std(x: &Tensor, axes: &[usize], correction: f64, keepdim: bool) -> Result<Tensor> {
-    let spread = Spread::of("std", x, axes, correction, true)?;
+    let spread = Spread::new("std", x, axes, correction, true)?;
     let y = context::within("std", || spread.value(x.array(), keepdim))?;
     record(y.clone(), &[x], |saved| {
         saved.save("result", &y)?;
@@ -41,12 +41,12 @@ pub fn std(x: &Tensor, axes: &[usize], correction: f64, keepdim: bool) -> Result
 
 /// Variance and mean, as [`var`]. Saves its input.
 pub fn var_mean(x: &Tensor, axes: &[usize], correction: f64, keepdim: bool) -> Result<[Tensor; 2]> {
-    with_mean(x, Spread::of("var_mean", x, axes, correction, false)?, keepdim)
+    with_mean(x, Spread::new("var_mean", x, axes, correction, false)?, keepdim)
 }
 
 /// Standard deviation and mean, as [`std`](fn@std). Saves its input and the deviation.
 pub fn std_mean(x: &Tensor, axes: &[usize], correction: f64, keepdim: bool) -> Result<[Tensor; 2]> {
-    with_mean(x, Spread::of("std_mean", x, axes, correction, true)?, keepdim)
+    with_mean(x, Spread::new("std_mean", x, axes, correction, true)?, keepdim)
 }
 
 fn with_mean(x: &Tensor, spread: Spread, keepdim: bool) -> Result<[Tensor; 2]> {
@@ -79,7 +79,7 @@ struct Spread {
 }
 
 impl Spread {
-    fn of(op: &'static str, x: &Tensor, axes: &[usize], correction: f64, is_root: bool) -> Result<Self> {
+    fn new(op: &'static str, x: &Tensor, axes: &[usize], correction: f64, is_root: bool) -> Result<Self> {
         axes.iter().try_for_each(|&axis| check_axis(op, x, axis))?;
         if !x.dtype().is_float() {
             return Err(Error::invalid(op, format!("not defined for {}", x.dtype())));

@@ -36,7 +36,7 @@ pub struct ResizedAxis {
 /// # Errors
 /// [`Error::Shape`] for other dimensions and for a size of 0; errors of the device.
 pub fn interpolate(x: &Tensor, axes: &[ResizedAxis], mode: Interpolation, align_corners: bool) -> Result<Tensor> {
-    let Some(names) = Names::of(mode, axes.len()) else {
+    let Some(names) = Names::choose(mode, axes.len()) else {
         return Err(Error::shape("interpolate", format!("{mode:?} over {} axes", axes.len())));
     };
     if x.rank() != 2 + axes.len() || axes.iter().any(|axis| axis.size == 0) || x.numel() == 0 {
@@ -48,7 +48,7 @@ pub fn interpolate(x: &Tensor, axes: &[ResizedAxis], mode: Interpolation, align_
     for (dim, axis) in dims[2..].iter_mut().zip(axes) {
         *dim = axis.size;
     }
-    let parts = x.dims()[2..].iter().zip(axes).map(|(&from, axis)| Weights::of(from, *axis, mode, align_corners));
+    let parts = x.dims()[2..].iter().zip(axes).map(|(&from, axis)| Weights::new(from, *axis, mode, align_corners));
     let resized = Resized { names, dims: x.dims().into(), parts: parts.collect() };
     let y = context::within(names.op, || Array::empty_in_format(x.array(), &dims))?;
     on_host::apply(&y, x.array(), &resized.sources())?;
@@ -63,7 +63,7 @@ struct Names {
 }
 
 impl Names {
-    fn of(mode: Interpolation, axes: usize) -> Option<Self> {
+    fn choose(mode: Interpolation, axes: usize) -> Option<Self> {
         let (op, backward, node) = match (mode, axes) {
             (Interpolation::Nearest, 1) => {
                 ("upsample_nearest1d", "upsample_nearest1d_backward", "UpsampleNearest1DBackward0")
@@ -99,7 +99,7 @@ struct Weights {
 }
 
 impl Weights {
-    fn of(from: usize, axis: ResizedAxis, mode: Interpolation, align_corners: bool) -> Self {
+    fn new(from: usize, axis: ResizedAxis, mode: Interpolation, align_corners: bool) -> Self {
         let last = from - 1;
         let scale = match axis.factor {
             _ if align_corners && axis.size > 1 => last as f64 / (axis.size - 1) as f64,

@@ -20,7 +20,7 @@ pub fn pad(x: &Tensor, borders: &[[usize; 2]], value: f64) -> Result<Tensor> {
     let y = Array::empty_in_format(x.array(), &dims)?;
     y.fill_(value)?;
     let inside = Inside { dims: x.dims().into(), starts: borders.iter().map(|border| border[0]).collect() };
-    inside.of(&y)?.copy_(x.array())?;
+    inside.apply(&y)?.copy_(x.array())?;
     record(y, &[x], |_| Ok(Box::new(inside)))
 }
 
@@ -31,7 +31,7 @@ struct Inside {
 }
 
 impl Inside {
-    fn of(&self, y: &Array) -> Result<Array> {
+    fn apply(&self, y: &Array) -> Result<Array> {
         let mut part = y.clone();
         for (axis, (&start, &len)) in self.starts.iter().zip(&self.dims).enumerate() {
             part = part.narrow(axis, start, len)?;
@@ -48,7 +48,7 @@ impl Function for Inside {
     fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("constant_pad_nd>clone");
-        let inside = self.of(grad)?;
+        let inside = self.apply(grad)?;
         // A clone keeps the order of the dimensions in memory.
         let out = Array::empty_for(grad.device(), inside.dims(), &[inside.layout()], grad.dtype())?;
         out.copy_(&inside)?;

@@ -23,7 +23,7 @@ pub enum Edge {
 /// # Errors
 /// [`Error::Shape`] for other than one to three borders, fewer than two dimensions more, or a mirrored border as large as the axis; errors of the device.
 pub fn pad_edges(x: &Tensor, borders: &[[usize; 2]], edge: Edge) -> Result<Tensor> {
-    let names = Names::of(edge, borders.len());
+    let names = Names::choose(edge, borders.len());
     let fits = |(size, border): (&usize, &[usize; 2])| {
         *size > 0 && (edge == Edge::Repeated || border.iter().all(|border| border < size))
     };
@@ -54,7 +54,7 @@ struct Names {
 }
 
 impl Names {
-    fn of(edge: Edge, axes: usize) -> Self {
+    fn choose(edge: Edge, axes: usize) -> Self {
         let [forward, backward, node] = match (edge, axes) {
             (Edge::Reflected, 1) => ["pad>reflection_pad1d", "reflection_pad1d_backward", "ReflectionPad1DBackward0"],
             (Edge::Reflected, 3) => ["pad>reflection_pad3d", "reflection_pad3d_backward", "ReflectionPad3DBackward0"],

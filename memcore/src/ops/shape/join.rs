@@ -20,7 +20,9 @@ pub fn cat(parts: &[&Tensor], axis: usize) -> Result<Tensor> {
     let _op = context::op("cat");
     let arrays: SmallVec<[&Array; 8]> = parts.iter().map(|part| part.array()).collect();
     let y = Array::cat(&arrays, axis)?;
-    record(y, parts, |_| Ok(Box::new(CatBackward { axis, parts: parts.iter().map(|part| Like::of(part)).collect() })))
+    record(y, parts, |_| {
+        Ok(Box::new(CatBackward { axis, parts: parts.iter().map(|part| Like::from_tensor(part)).collect() }))
+    })
 }
 
 struct CatBackward {
@@ -67,7 +69,9 @@ pub fn stack(parts: &[&Tensor], axis: usize) -> Result<Tensor> {
     for (i, part) in parts.iter().enumerate() {
         y.select(axis, i)?.copy_(part.array())?;
     }
-    record(y, parts, |_| Ok(Box::new(StackBackward { axis, parts: parts.iter().map(|part| Like::of(part)).collect() })))
+    record(y, parts, |_| {
+        Ok(Box::new(StackBackward { axis, parts: parts.iter().map(|part| Like::from_tensor(part)).collect() }))
+    })
 }
 
 struct StackBackward {

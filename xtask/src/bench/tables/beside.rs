@@ -20,7 +20,7 @@ pub(super) fn on_cuda(file: &File) -> String {
 /// Each kernel at its largest size: both times in float32, and in each type the speed, which is PyTorch's time divided by this program's.
 fn table(file: &File, prefix: &str) -> String {
     let mut names: Vec<(&str, &str)> = Vec::new();
-    for [kernel, _, size] in file.of(prefix).filter_map(|(rest, _)| parts(rest)) {
+    for [kernel, _, size] in file.starting_with(prefix).filter_map(|(rest, _)| parts(rest)) {
         match names.iter_mut().find(|(known, _)| *known == kernel) {
             Some((_, largest)) => *largest = size,
             None => names.push((kernel, size)),

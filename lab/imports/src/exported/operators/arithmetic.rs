@@ -184,7 +184,7 @@ struct Forms {
 }
 
 impl Forms {
-    fn of(&self, c: &Call<'_>) -> Result<Made> {
+    fn apply(&self, c: &Call<'_>) -> Result<Made> {
         let x = c.tensor("self")?;
         let float = x.dtype().is_differentiable();
         Ok(Made::tensor(match other(c)? {
@@ -208,26 +208,26 @@ fn no_factor(c: &Call<'_>) -> Result<()> {
 
 fn add(c: &Call<'_>) -> Result<Made> {
     no_factor(c)?;
-    Forms { op: "add", tensors: ops::add, number: ops::add_scalar, whole: |a, b| a + b, divides: false }.of(c)
+    Forms { op: "add", tensors: ops::add, number: ops::add_scalar, whole: |a, b| a + b, divides: false }.apply(c)
 }
 
 fn sub(c: &Call<'_>) -> Result<Made> {
     no_factor(c)?;
-    Forms { op: "sub", tensors: ops::sub, number: ops::sub_scalar, whole: |a, b| a - b, divides: false }.of(c)
+    Forms { op: "sub", tensors: ops::sub, number: ops::sub_scalar, whole: |a, b| a - b, divides: false }.apply(c)
 }
 
 fn rsub(c: &Call<'_>) -> Result<Made> {
     no_factor(c)?;
     let reversed = |a: &Tensor, b: &Tensor| ops::sub(b, a);
-    Forms { op: "rsub", tensors: reversed, number: ops::rsub_scalar, whole: |a, b| b - a, divides: false }.of(c)
+    Forms { op: "rsub", tensors: reversed, number: ops::rsub_scalar, whole: |a, b| b - a, divides: false }.apply(c)
 }
 
 fn mul(c: &Call<'_>) -> Result<Made> {
-    Forms { op: "mul", tensors: ops::mul, number: ops::mul_scalar, whole: |a, b| a * b, divides: false }.of(c)
+    Forms { op: "mul", tensors: ops::mul, number: ops::mul_scalar, whole: |a, b| a * b, divides: false }.apply(c)
 }
 
 fn div(c: &Call<'_>) -> Result<Made> {
-    Forms { op: "div", tensors: ops::div, number: ops::div_scalar, whole: |a, b| a / b, divides: true }.of(c)
+    Forms { op: "div", tensors: ops::div, number: ops::div_scalar, whole: |a, b| a / b, divides: true }.apply(c)
 }
 
 /// Divides whole numbers by a number and rounds down.

@@ -108,7 +108,7 @@ impl Body for Encoder {
     }
 
     fn scores(&self, hidden: &Tensor) -> Result<Scores> {
-        Scores::of(&self.scores, hidden)
+        Scores::run(&self.scores, hidden)
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn as_written(of: &str, name: &str, folder: &Path, entry: Option<&ser
 }
 
 impl Recording {
-    pub(crate) fn of(name: &str) -> Self {
+    pub(crate) fn read(name: &str) -> Self {
         let recording: Self = serde_json::from_slice(&golden(&format!("{name}.json"))).unwrap();
         assert_eq!(recording.columns, COLUMNS);
         assert!(recording.runs.len() >= 2);

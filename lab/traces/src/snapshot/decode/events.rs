@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
             bytes,
             time_us: field(TIME).and_then(Value::as_small).unwrap_or(0),
             stream: self.stream(stream),
-            stack: self.stacks.of(self.document, field(FRAMES))?,
+            stack: self.stacks.intern(self.document, field(FRAMES))?,
             metadata,
             context,
             category,

@@ -42,7 +42,7 @@ impl Stacks {
 
     /// Returns the stack of a list of frames.
     #[inline]
-    pub(super) fn of(&mut self, document: &Document, frames: Option<Value>) -> Result<StackId> {
+    pub(super) fn intern(&mut self, document: &Document, frames: Option<Value>) -> Result<StackId> {
         let Some(value) = frames else { return Ok(StackId(0)) };
         match value.as_list().and_then(|list| self.lists.get(list as usize)) {
             Some(&known) if known != UNKNOWN => Ok(StackId(known)),

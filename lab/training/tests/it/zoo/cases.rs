@@ -109,7 +109,7 @@ pub(crate) fn meta() -> Meta {
 
 /// The network on a device, ready to train on one synthetic batch.
 pub(crate) fn trainer(case: &Case, device: &Device) -> lab_base::Result<Trainer> {
-    Trainer::of(&*case.architecture, device, &case.settings, Source::Synthetic { seed: 5 }, "")
+    Trainer::build(&*case.architecture, device, &case.settings, Source::Synthetic { seed: 5 }, "")
 }
 
 /// Trains for the case's number of steps. Returns the losses, where there are values.

@@ -16,7 +16,7 @@ impl AllocatorConfig {
         self.max_split_size_bytes = u64::MAX;
         self.roundup_power2_divisions = [0; 16];
         self.garbage_collection_threshold = 0.0;
-        let tokens = Tokens::of(settings);
+        let tokens = Tokens::split(settings);
         // In a pass of its own, since the bounds of other options depend on it.
         for index in 0..tokens.len() {
             if tokens.get(index)? == "large_segment_size_mb" {

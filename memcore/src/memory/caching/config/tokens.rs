@@ -15,7 +15,7 @@ pub(super) fn invalid(problem: impl Into<String>) -> Error {
 }
 
 impl Tokens<'_> {
-    pub(super) fn of(text: &str) -> Tokens<'static> {
+    pub(super) fn split(text: &str) -> Tokens<'static> {
         let mut tokens: Vec<String> = Vec::new();
         let mut word = String::new();
         for c in text.chars() {
