@@ -85,7 +85,7 @@ fn ranks(spec: &RunSpec) -> Vec<Change> {
     let stages = [
         "DeepSpeed: \"zero_optimization\": {\"stage\": 1}",
         "DeepSpeed: \"zero_optimization\": {\"stage\": 2}",
-        "fully_shard(block) of each block, fully_shard(model)",
+        "DeepSpeed: \"zero_optimization\": {\"stage\": 3}; FSDP2 takes more",
     ];
     for (stage, line) in (1_u8..).zip(stages).filter(|(stage, _)| *stage > parallel.zero.unwrap_or(0)) {
         let size = size::SPLIT + u32::from(stage);
