@@ -93,7 +93,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use lab::rehearse::{RequestedCard, ask_cudnn};
-    use lab::run::{Paper, RunSpec, packed_rows};
+    use lab::run::{DryRunner, RunSpec, packed_rows};
     use serde_json::json;
 
     let mut words = std::env::args_os().skip(1);
@@ -101,7 +101,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let measured = measured(&words.next().ok_or("name the file of what a card took")?)?;
     let named: Vec<u32> =
         words.map(|word| Ok(word.to_string_lossy().parse()?)).collect::<Result<_, Box<dyn std::error::Error>>>()?;
-    let paper = Paper::new(&[], &|| false);
+    let paper = DryRunner::new(&[], &|| false);
     let mut cases = BTreeSet::new();
     for model in NETWORKS {
         for (batch, precision) in BATCHES.iter().flat_map(|batch| PRECISIONS.map(|precision| (batch, precision))) {

@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use lab::lock;
 use lab::run::RunSpec;
 
-use super::{OutputArgs, PaperArgs, values};
+use super::{DryRunArgs, OutputArgs, values};
 use crate::backends;
 
 /// `vramlab check`
@@ -35,7 +35,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "N", help_heading = "Device")]
     pub device: Option<usize>,
     #[command(flatten)]
-    pub paper: PaperArgs,
+    pub paper: DryRunArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }

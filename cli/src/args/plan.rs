@@ -2,8 +2,8 @@
 
 use lab::run::{Allowed, RunSpec};
 
-use super::paper::CudnnArgs;
-use super::{HtmlArgs, OutputArgs, PaperArgs, RanksArgs};
+use super::dry_run::CudnnArgs;
+use super::{DryRunArgs, HtmlArgs, OutputArgs, RanksArgs};
 
 /// A change of the training's results that a plan may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -49,7 +49,7 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub workspaces: CudnnArgs,
     #[command(flatten)]
-    pub paper: PaperArgs,
+    pub paper: DryRunArgs,
     #[command(flatten)]
     pub ranks: RanksArgs,
     #[command(flatten)]

@@ -6,7 +6,7 @@ use lab::any_model::{Driver, Told, Which, is_of_the_loss, options, which};
 use lab::huggingface::Configuration;
 use lab::run::RunSpec;
 
-use super::plan::on_paper;
+use super::plan::dry_runner;
 use crate::args::{ONLY_BUILT_IN, PredictArgs};
 use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
@@ -89,7 +89,7 @@ fn only_by_python(spec: &RunSpec) -> Option<String> {
     if !spec.model.is_pretrained() || !OF_LIBRARIES.iter().any(|name| fields.contains_key(*name)) {
         return None;
     }
-    match on_paper().session(spec) {
+    match dry_runner().session(spec) {
         Err(lab::Error::Usage { what, problem }) if OF_LIBRARIES.contains(&what.as_str()) => {
             let problem = problem.split([';', ':']).next().unwrap_or_default();
             Some(format!("--{what} ({})", problem.trim_start_matches("vramlab does not support ")))

@@ -12,7 +12,7 @@ use lab::results::TrainResult;
 use lab::run::RunSpec;
 use serde_json::Value;
 
-use super::plan::on_paper;
+use super::plan::dry_runner;
 use crate::cache;
 use crate::exit::Result;
 use crate::file_lock::FileLock;
@@ -201,7 +201,7 @@ fn compared(spec: &RunSpec, asked: &Asked, graph: PathBuf, entry: &Entry) -> lab
     let run = RunSpec::default().with(asked.fields.iter().map(|(name, value)| (name.as_str(), value)))?;
     let mut run = with_graph(&run, graph, entry);
     run.model.reads = spec.model.reads.clone();
-    let figures = on_paper().figures(&run)?;
+    let figures = dry_runner().figures(&run)?;
     let in_room = figures.room.and_then(|room| room.reserved_bytes).filter(|_| asked.fits);
     Ok(Compared {
         batch: run.training.batch.unwrap_or(1),
@@ -260,7 +260,7 @@ mod tests {
             .with([("model", &json!("olmo-2-7b")), ("sequence", &json!(512)), ("batch", &json!(1))])
             .unwrap();
         let figures =
-            |spec| on_paper().figures(spec).map(|found| (found.allocated_bytes, found.reserved_bytes)).unwrap();
+            |spec| dry_runner().figures(spec).map(|found| (found.allocated_bytes, found.reserved_bytes)).unwrap();
         assert_eq!(figures(&run), figures(&zoo));
     }
 
@@ -284,7 +284,7 @@ mod tests {
         assert!(kept.run(&spec()).is_some() && !kept.is_to_be_made(&near, &spec()));
         fs::write(kept.path("graph"), "half").unwrap();
         let (run, _) = kept.run(&spec()).unwrap();
-        assert!(matches!(on_paper().figures(&run), Err(lab::Error::Usage { .. })), "rehearsed instead");
+        assert!(matches!(dry_runner().figures(&run), Err(lab::Error::Usage { .. })), "rehearsed instead");
         assert!(kept.is_to_be_made(&near, &spec()), "made anew");
         fs::write(kept.path("json"), "{").unwrap();
         assert!(kept.run(&spec()).is_none() && kept.entry().is_none());

@@ -163,7 +163,7 @@ fn read(path: &Path) -> Result<Option<Lock>> {
 
 /// Reserved bytes that are expected where cuDNN computes a run's convolutions, if the built-in tables have their workspaces.
 fn expected(spec: &RunSpec) -> Result<Option<u64>> {
-    let figures = plan::on_paper().with_workspaces_of(&BuiltInWorkspaces).figures(&spec.endless())?;
+    let figures = plan::dry_runner().with_workspaces_of(&BuiltInWorkspaces).figures(&spec.endless())?;
     Ok(figures.with_cudnn.filter(|bound| bound.expected_bytes.is_some()).map(|bound| bound.reserved.expected))
 }
 

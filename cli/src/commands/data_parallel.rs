@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 use lab::data_parallel::{Accounting, DataParallelResult};
 use lab::record::RowsKept;
 use lab::results::{DataParallelFigures, TrainResult};
-use lab::run::{Divided, Figures, Paper, RunSpec};
+use lab::run::{Divided, DryRunner, Figures, RunSpec};
 use lab::training::Progress as Step;
 use memcore::Device;
 
 use super::outcome::{described, out_of_memory};
 use super::parallel::one_device_only;
-use super::plan::on_paper;
+use super::plan::dry_runner;
 use super::workspaces::Workspaces;
 use super::{plan, predict, tries, warnings, weights};
 use crate::args::{OutputArgs, PredictArgs, TrainArgs, config_text};
@@ -44,7 +44,7 @@ pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Cod
     let (mut found, mut failure) = run(spec, &args.output, ui)?;
     if !interrupt::asked() {
         let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
-        let paper = on_paper().with_workspaces_of(&workspaces);
+        let paper = dry_runner().with_workspaces_of(&workspaces);
         judged(&mut found, &mut failure, &paper, spec, true)?;
     }
     let is_no = predict::is_no(&failure);
@@ -56,7 +56,7 @@ pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Cod
 /// # Errors
 /// Settings that cannot work or cannot go together.
 #[cfg(feature = "ui")]
-pub(super) fn answer(paper: &Paper<'_>, spec: &RunSpec, changes: bool, ui: &Ui) -> Result<TrainResult> {
+pub(super) fn answer(paper: &DryRunner<'_>, spec: &RunSpec, changes: bool, ui: &Ui) -> Result<TrainResult> {
     let (mut found, mut failure) = run(spec, &OutputArgs::default(), ui)?;
     judged(&mut found, &mut failure, paper, spec, changes)?;
     Ok(found)
@@ -66,7 +66,7 @@ pub(super) fn answer(paper: &Paper<'_>, spec: &RunSpec, changes: bool, ui: &Ui) 
 fn judged(
     found: &mut TrainResult,
     failure: &mut Option<Failure>,
-    paper: &Paper<'_>,
+    paper: &DryRunner<'_>,
     spec: &RunSpec,
     changes: bool,
 ) -> Result<()> {

@@ -7,7 +7,7 @@ use lab::run::RunSpec;
 use serde_json::{Map, Value, json};
 
 use super::outcome;
-use super::plan::{Plan, on_paper};
+use super::plan::{Plan, dry_runner};
 use super::predict::{Asked, answer};
 use super::workspaces::Workspaces;
 use crate::args::{AskCudnn, network_named, usual_release};
@@ -67,9 +67,9 @@ fn made(configuration: &str, arguments: &str) -> Result<Value> {
     }
     let ui = Ui::silent();
     let (spec, _file) = spec(configuration, arguments)?;
-    let plan = Plan::on_paper(&spec, &ui)?;
+    let plan = Plan::dry(&spec, &ui)?;
     let workspaces = Workspaces::new(AskCudnn::None, None, &ui)?;
-    let paper = on_paper().with_workspaces_of(&workspaces);
+    let paper = dry_runner().with_workspaces_of(&workspaces);
     let asked = Asked { in_full: false, changes: false };
     let report = answer(&paper, &spec, &plan, asked, None, || outcome::execute(&plan, &ui, None))?;
     let found = EstimateResult::from_run(report.result).ok_or_else(|| Failure::usage("this run has no prediction"))?;

@@ -3,7 +3,7 @@
 use lab::results::FitResult;
 use lab::run::{Quantity, RunSpec, Search, WithCudnn, maximum};
 
-use super::plan::on_paper;
+use super::plan::dry_runner;
 use super::workspaces::Workspaces;
 use super::{cards, tries, warnings};
 use crate::args::{FitArgs, config_text};
@@ -20,17 +20,17 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.page.html))?;
     let of = args.of;
     let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
-    let paper = || on_paper().with_workspaces_of(&workspaces);
-    let session = on_paper().session(spec)?;
+    let paper = || dry_runner().with_workspaces_of(&workspaces);
+    let session = dry_runner().session(spec)?;
     if spec.parallel.data_parallel.is_some() {
         // What does not go together is refused before the search.
         let one = if of == Quantity::Batch { spec.sized(of, Some(1)) } else { spec.clone() };
-        on_paper().divided(&one)?;
+        dry_runner().divided(&one)?;
     }
     let budget_bytes = session.target.budget_bytes()?.ok_or_else(|| {
         Failure::usage("fit: into what? Name a card or a size with --gpu, or a size with --memory-limit")
     })?;
-    let maximum = args.maximum.map_or_else(|| maximum(of, spec, &on_paper()), Ok)?;
+    let maximum = args.maximum.map_or_else(|| maximum(of, spec, &dry_runner()), Ok)?;
     let mut settings = RunSpec { parallel: spec.parallel.clone(), ..session.in_force.clone() }.fields();
     settings.insert("of".into(), of.name().into());
     settings.remove(of.name());

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lab::results::{HandedFile, HandedOver};
-use lab::run::{HandOver, Paper, Planned};
+use lab::run::{DryRunner, HandOver, Planned};
 
 use crate::args::config_text;
 use crate::destination::Destination;
@@ -42,7 +42,7 @@ impl Files {
     ///
     /// # Errors
     /// Those of dry runs.
-    pub(super) fn of_plan(folder: &Path, paper: &Paper<'_>, best: &Planned) -> Result<Self> {
+    pub(super) fn of_plan(folder: &Path, paper: &DryRunner<'_>, best: &Planned) -> Result<Self> {
         let mut made = HandOver::of_plan(paper, &best.spec, &heading(best))?;
         let purpose = "vramlab predict --config".into();
         let own = HandedFile {

@@ -118,10 +118,10 @@ impl<'a> Split<'a> {
             return Err(Failure::usage(format!("--schedule: {problem}")));
         }
         // In a dry run one card name stands for several cards, each with its memory.
-        let on_paper = spec.device.gpu.is_some() || names.0.iter().all(|name| name.backend == Meta::NAME);
+        let is_dry = spec.device.gpu.is_some() || names.0.iter().all(|name| name.backend == Meta::NAME);
         let rows = if output.destinations().next().is_some() { RowsKept::Every } else { RowsKept::Ends };
         let session = |name: &DeviceName| -> Result<Session> {
-            let mut session = plan::session(&if on_paper { spec.alone() } else { spec.on(name, backends::all()) }, ui)?;
+            let mut session = plan::session(&if is_dry { spec.alone() } else { spec.on(name, backends::all()) }, ui)?;
             session.run.rows = rows;
             Ok(session)
         };

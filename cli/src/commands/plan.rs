@@ -1,7 +1,7 @@
 //! A run that is ready, with the outputs to be written.
 
 use lab::record::RowsKept;
-use lab::run::{Paper, RunSpec, Session, resolve};
+use lab::run::{DryRunner, RunSpec, Session, resolve};
 
 use super::snapshot::format_of;
 use super::weights;
@@ -44,8 +44,8 @@ pub(super) fn session(spec: &RunSpec, ui: &Ui) -> Result<Session> {
 }
 
 /// Makes a dry run, until Ctrl-C.
-pub(super) fn on_paper() -> Paper<'static> {
-    Paper::new(backends::all(), &interrupt::asked)
+pub(super) fn dry_runner() -> DryRunner<'static> {
+    DryRunner::new(backends::all(), &interrupt::asked)
 }
 
 impl Plan {
@@ -67,7 +67,7 @@ impl Plan {
     }
 
     /// Plans a dry run without further outputs.
-    pub(super) fn on_paper(spec: &RunSpec, ui: &Ui) -> Result<Self> {
+    pub(super) fn dry(spec: &RunSpec, ui: &Ui) -> Result<Self> {
         Ok(Self::from_spec(spec, &RecordArgs::default(), ui)?.rows_for(&OutputArgs::default()))
     }
 

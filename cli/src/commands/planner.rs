@@ -9,7 +9,7 @@ use lab::run::{Gpu, Plan, Planned, Planner, RunSpec, Session};
 use lab::step_time::Speed;
 
 use super::hand_over::Files;
-use super::plan::on_paper;
+use super::plan::dry_runner;
 use super::workspaces::Workspaces;
 use super::{cards, hand_over, speeds, warnings};
 use crate::args::{PlanArgs, config_text, toml_table};
@@ -136,7 +136,7 @@ struct Searched {
 
 fn search(args: &PlanArgs, spec: &RunSpec, with_front: bool, ui: &Ui) -> Result<Searched> {
     let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
-    let paper = on_paper().with_workspaces_of(&workspaces);
+    let paper = dry_runner().with_workspaces_of(&workspaces);
     let session = paper.session(spec)?;
     let budget_bytes = session.target.budget_bytes()?.ok_or_else(|| {
         Failure::usage("plan: for what? Name a card or a size with --gpu, several cards with --gpus, or a size with --memory-limit")

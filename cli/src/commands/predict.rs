@@ -3,11 +3,11 @@
 use lab::figures::short;
 use lab::models::Recompute;
 use lab::results::{AS_IT_IS, Checkpoints, Held, NeedsResult, OnCard, PeakResult, Prediction};
-use lab::run::{Figures, Gpu, Paper, RunSpec, Session, Technique, techniques};
+use lab::run::{DryRunner, Figures, Gpu, RunSpec, Session, Technique, techniques};
 
 use super::any_model::{Prepared, kept_graph, predict_by_rehearsal, prepare};
 use super::outcome::Report;
-use super::plan::{Plan, on_paper};
+use super::plan::{Plan, dry_runner};
 use super::workspaces::Workspaces;
 use super::{cards, speeds, train, tries, warnings};
 use crate::args::PredictArgs;
@@ -45,7 +45,7 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
 /// Predicts a network of this program by a dry run. `origin`: a sentence on where the network comes from.
 fn built_in(args: &PredictArgs, spec: &RunSpec, origin: Option<String>, ui: &Ui) -> Result<Code> {
     let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
-    let paper = on_paper().with_workspaces_of(&workspaces);
+    let paper = dry_runner().with_workspaces_of(&workspaces);
     let (chosen, checkpoints) = match &args.checkpoint_budget {
         Some(budget) => within(budget.0, spec, &paper)?,
         None => (spec.clone(), None),
@@ -87,7 +87,7 @@ pub(super) struct Asked {
 /// # Errors
 /// Those of dry runs, except a lack of memory: that is in the report.
 pub(super) fn answer(
-    paper: &Paper<'_>,
+    paper: &DryRunner<'_>,
     spec: &RunSpec,
     plan: &Plan,
     asked: Asked,
@@ -128,7 +128,7 @@ pub(super) fn answer(
 ///
 /// # Errors
 /// A run that takes more with every block computed again, or that has no blocks; those of dry runs.
-fn within(budget: u64, spec: &RunSpec, paper: &Paper<'_>) -> Result<(RunSpec, Option<Checkpoints>)> {
+fn within(budget: u64, spec: &RunSpec, paper: &DryRunner<'_>) -> Result<(RunSpec, Option<Checkpoints>)> {
     if spec.model.checkpoint.is_some() {
         return Err(Failure::usage("--checkpoint-budget chooses the blocks: leave --checkpoint out"));
     }
@@ -177,7 +177,7 @@ pub(super) fn answered(is_no: bool, delivered: Result<Code>) -> Result<Code> {
 /// Those of a dry run with expandable segments.
 pub(super) fn prediction(
     spec: &RunSpec,
-    paper: &Paper<'_>,
+    paper: &DryRunner<'_>,
     needs: &Figures,
     needs_peak: Option<PeakResult>,
 ) -> Result<Prediction> {
@@ -212,7 +212,7 @@ pub(super) fn judge(failure: &mut Option<Failure>, needs: &Figures) {
 
 /// The run with enough memory, and in full the table of techniques, one of which it is.
 fn with_enough_memory(
-    paper: &Paper<'_>,
+    paper: &DryRunner<'_>,
     spec: &RunSpec,
     session: &Session,
     in_full: bool,

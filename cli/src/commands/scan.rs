@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use lab::results::{Findings, Point, PointOnCard, Predicted, ScanResult, TrainResult};
-use lab::run::{DeviceSpec, Paper, ParallelSpec, RunSpec};
+use lab::run::{DeviceSpec, DryRunner, ParallelSpec, RunSpec};
 use memcore::backend::Meta;
 use serde_json::Value;
 
 use super::outcome::{execute, out_of_memory};
-use super::plan::{Plan, on_paper};
+use super::plan::{Plan, dry_runner};
 use super::predict::prediction;
 use super::workspaces::Workspaces;
 use super::{profile, shard};
@@ -245,7 +245,7 @@ fn result(invocation: &Invocation, specs: &[RunSpec], done: Vec<Done>, note: Opt
 fn on_card(invocation: &Invocation, specs: &[RunSpec], found: &mut ScanResult, ui: &Ui) -> Result<()> {
     let Command::Predict(args) = &invocation.cli.command else { return Ok(()) };
     let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
-    let paper = on_paper().with_workspaces_of(&workspaces);
+    let paper = dry_runner().with_workspaces_of(&workspaces);
     for (point, spec) in found.results.iter_mut().zip(specs) {
         point.on_card = of_point(spec, &paper, &point.run);
     }
@@ -253,7 +253,7 @@ fn on_card(invocation: &Invocation, specs: &[RunSpec], found: &mut ScanResult, u
 }
 
 /// What a point takes on the card; `None` without a limit, and if its batch alone is beyond any device.
-fn of_point(spec: &RunSpec, paper: &Paper<'_>, run: &TrainResult) -> Option<PointOnCard> {
+fn of_point(spec: &RunSpec, paper: &DryRunner<'_>, run: &TrainResult) -> Option<PointOnCard> {
     let mut figures = paper.figures(spec).ok()?;
     let room = figures.room.as_mut()?;
     if run.out_of_memory.is_some() {
@@ -272,7 +272,7 @@ fn predicted_on(spec: &RunSpec, backend: &str) -> Option<Predicted> {
     if spec.profile.like.as_deref() == Some("native") && backend != Meta::NAME {
         spec.profile.like = Some(format!("native:{backend}"));
     }
-    let figures = on_paper().figures(&spec).ok()?;
+    let figures = dry_runner().figures(&spec).ok()?;
     Some(Predicted { peak_bytes: figures.allocated_bytes, reserved_bytes: figures.reserved_bytes })
 }
 

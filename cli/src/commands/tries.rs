@@ -1,15 +1,15 @@
 //! Finds changes that make a run fit, or take less memory if nothing limits it.
 
 use lab::results::TIGHT;
-use lab::run::{Figures, Paper, RunSpec, Session, TrySearch};
+use lab::run::{DryRunner, Figures, RunSpec, Session, TrySearch};
 use lab::section::Tries;
 
-use super::plan::on_paper;
+use super::plan::dry_runner;
 use crate::exit::Result;
 
 /// Finds changes for a dry run; `None` where the answer is a plain yes.
 pub(super) fn of_predicted(
-    paper: &Paper<'_>,
+    paper: &DryRunner<'_>,
     spec: &RunSpec,
     session: &Session,
     needs: &Figures,
@@ -25,7 +25,7 @@ pub(super) fn of_predicted(
 }
 
 /// Finds changes for a dry run that does not fit into its budget.
-pub(super) fn that_fit(paper: Paper<'_>, spec: &RunSpec, budget_bytes: u64) -> Result<Tries> {
+pub(super) fn that_fit(paper: DryRunner<'_>, spec: &RunSpec, budget_bytes: u64) -> Result<Tries> {
     let session = paper.session(spec)?;
     let search = TrySearch { paper, spec, session: &session, command: "predict", instead: None };
     Ok(search.that_fit(budget_bytes)?)
@@ -34,14 +34,14 @@ pub(super) fn that_fit(paper: Paper<'_>, spec: &RunSpec, budget_bytes: u64) -> R
 /// Finds changes for a run on a device with a limit below its needs; dry runs find what each changed form needs. `None` without a limit.
 pub(super) fn of_trained(spec: &RunSpec, session: &Session) -> Result<Option<Tries>> {
     let Some(bytes) = session.target.budget_bytes().map_err(lab::Error::from)? else { return Ok(None) };
-    let search = TrySearch { paper: on_paper(), spec, session, command: "train", instead: Some(bytes) };
+    let search = TrySearch { paper: dry_runner(), spec, session, command: "train", instead: Some(bytes) };
     Ok(Some(search.that_fit(bytes)?))
 }
 
 /// Finds changes for a run of a lock file, a dry run or one on a device.
 pub(super) fn of_locked(spec: &RunSpec, session: &Session) -> Result<Option<Tries>> {
     match session.target.budget_bytes().map_err(lab::Error::from)? {
-        Some(bytes) if spec.is_on_paper() => Ok(Some(that_fit(on_paper(), spec, bytes)?)),
+        Some(bytes) if spec.is_on_paper() => Ok(Some(that_fit(dry_runner(), spec, bytes)?)),
         _ => of_trained(spec, session),
     }
 }

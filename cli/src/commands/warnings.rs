@@ -15,8 +15,8 @@ pub(super) fn of_all(devices: &[Device]) -> Deviations {
 }
 
 /// Prints warnings that are known before a run: before a training, which takes long, and after the answer of a dry run.
-pub(super) fn tell_first(warnings: &[String], on_paper: bool, ui: &Ui) {
-    warnings.iter().for_each(|warning| if on_paper { ui.tell_after(warning) } else { ui.tell(warning) });
+pub(super) fn tell_first(warnings: &[String], dry_runner: bool, ui: &Ui) {
+    warnings.iter().for_each(|warning| if dry_runner { ui.tell_after(warning) } else { ui.tell(warning) });
 }
 
 /// Prints the deviations of a run, after its answer.

@@ -99,9 +99,9 @@ fn on_paper_a_backend_takes_what_it_takes_in_fact() {
         let words = [command, "--model", "simple-cnn", "--batch", "16", "--steps", "2", "--optimizer", "adam"];
         words.iter().chain(more).copied().collect::<Vec<&str>>()
     };
-    let on_paper = json(&words("predict", &["--like", "native:cpu"]));
+    let dry_runner = json(&words("predict", &["--like", "native:cpu"]));
     let in_fact = json(&words("train", &["--like", "native", "--backend", "cpu"]));
-    assert_eq!(on_paper["steps"], in_fact["steps"]);
+    assert_eq!(dry_runner["steps"], in_fact["steps"]);
     let elsewhere = words("train", &["--like", "native:wgpu", "--backend", "cpu"]);
     if cfg!(feature = "wgpu") {
         assert!(common::refused(2, &elsewhere).contains("this run is on cpu"));

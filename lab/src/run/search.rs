@@ -10,8 +10,8 @@ use lab_base::named;
 use lab_models::Input;
 use memcore::{Deviation, Deviations, Device};
 
+use super::dry_runner::DryRunner;
 use super::network::Network;
-use super::paper::Paper;
 use super::spec::RunSpec;
 use super::with_cudnn::rest;
 
@@ -53,7 +53,7 @@ pub struct Search<'a> {
     /// Largest size to try.
     pub maximum: usize,
     /// Maker of the dry runs.
-    pub paper: Paper<'a>,
+    pub paper: DryRunner<'a>,
     /// Called before each run with its size.
     pub on_run: &'a dyn Fn(usize),
 }
@@ -125,7 +125,7 @@ impl RunSpec {
 ///
 /// # Errors
 /// Tokens for a network that takes none.
-pub fn maximum(of: Quantity, spec: &RunSpec, paper: &Paper<'_>) -> Result<usize> {
+pub fn maximum(of: Quantity, spec: &RunSpec, paper: &DryRunner<'_>) -> Result<usize> {
     if of == Quantity::Batch {
         // An export may limit the batch.
         let of_file = spec.model.model_file.as_deref().is_some_and(lab_imports::exported::is_export);

@@ -6,8 +6,8 @@ use lab_results::{AS_IT_IS, TechniqueResult};
 use memcore::Deviations;
 
 use super::changes::{self, Axis, Change};
+use super::dry_runner::DryRunner;
 use super::figures::Figures;
-use super::paper::Paper;
 use super::session::Session;
 use super::spec::RunSpec;
 
@@ -42,7 +42,7 @@ impl Technique {
 ///
 /// # Errors
 /// All errors except that a network cannot have a technique.
-pub fn all(paper: &Paper<'_>, spec: &RunSpec, session: &Session) -> Result<Vec<Technique>> {
+pub fn all(paper: &DryRunner<'_>, spec: &RunSpec, session: &Session) -> Result<Vec<Technique>> {
     let mut options = Options::from_changes(changes::proposed(spec, session, paper.before_training(spec)?.tensors));
     // As many steps as the others have, so that they can be compared: reserved memory may grow a little with each step.
     let mut variants = vec![(AS_IT_IS.to_string(), spec.clone())];
@@ -55,7 +55,7 @@ pub fn all(paper: &Paper<'_>, spec: &RunSpec, session: &Session) -> Result<Vec<T
 }
 
 /// Makes the runs in parallel. Runs of many parts take longest, and begin first.
-fn predicted(paper: &Paper<'_>, variants: Vec<(String, RunSpec)>) -> Result<Vec<Technique>> {
+fn predicted(paper: &DryRunner<'_>, variants: Vec<(String, RunSpec)>) -> Result<Vec<Technique>> {
     let mut order: Vec<usize> = (0..variants.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(variants[i].1.training.accumulate));
     let found = side_by_side(&order, paper.stop, |&i| (i, attempt(paper, &variants[i].0, &variants[i].1)));
@@ -64,7 +64,7 @@ fn predicted(paper: &Paper<'_>, variants: Vec<(String, RunSpec)>) -> Result<Vec<
     found.into_iter().map(|(_, technique)| technique).collect()
 }
 
-fn attempt(paper: &Paper<'_>, name: &str, variant: &RunSpec) -> Result<Technique> {
+fn attempt(paper: &DryRunner<'_>, name: &str, variant: &RunSpec) -> Result<Technique> {
     let name = name.to_string();
     // The run itself is the answer, which has an upper figure in any case.
     match if name == AS_IT_IS { paper.figures(variant) } else { paper.figures_of_change(variant) } {

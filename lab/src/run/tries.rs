@@ -16,10 +16,10 @@ use memcore::memory::Needs;
 use serde_json::{Map, Value};
 
 use super::changes::{self, Axis, Change};
+use super::dry_runner::{BeforeTraining, DryRunner};
 use super::figures::Figures;
 use super::network::Network;
 use super::noted::has_no_temporaries;
-use super::paper::{BeforeTraining, Paper};
 use super::session::Session;
 use super::spec::{ParallelSpec, RunSpec};
 
@@ -39,7 +39,7 @@ const WORTH: f64 = 0.05;
 /// A search for changes of a run.
 pub struct TrySearch<'a> {
     /// Maker of the dry runs.
-    pub paper: Paper<'a>,
+    pub paper: DryRunner<'a>,
     /// The run.
     pub spec: &'a RunSpec,
     /// Its resolved form.

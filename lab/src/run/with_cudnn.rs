@@ -10,14 +10,14 @@ use memcore::Profile;
 use memcore::memory::Needs;
 use memcore::profile::{ConvolutionCase, ConvolutionWorkspaces};
 
+use super::dry_runner::DryRunner;
 use super::figures::{Figures, Room};
 use super::gpu::Gpu;
 use super::noted::Part;
-use super::paper::Paper;
 use super::spec::RunSpec;
 use super::workspaces::{KnowsWorkspaces, WorkspaceTable};
 
-impl Paper<'_> {
+impl DryRunner<'_> {
     /// The figures of a run with convolutions, where cuDNN computes them; `figures` are those without it. `may_ask`: whether somebody may be asked for
     /// workspaces.
     pub(super) fn with_cudnn(

@@ -6,7 +6,7 @@ use std::path::Path;
 use lab::hf_args::{self, Around};
 use lab::huggingface::Configuration;
 use lab::recipes::Recipe;
-use lab::run::{HandOver, Paper, RunSpec};
+use lab::run::{DryRunner, HandOver, RunSpec};
 use serde_json::{Map, Value, json};
 
 const CONFIG: &str = r#"{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 160,
@@ -16,8 +16,8 @@ fn never() -> bool {
     false
 }
 
-fn paper() -> Paper<'static> {
-    Paper::new(&[], &never)
+fn paper() -> DryRunner<'static> {
+    DryRunner::new(&[], &never)
 }
 
 /// A run around a `config.json` in a folder.

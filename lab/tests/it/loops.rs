@@ -10,7 +10,7 @@ use lab::exported;
 use lab::huggingface::{self, Keep, Options};
 use lab::models::{Lora, ModelOptions, architecture};
 use lab::record::COLUMNS;
-use lab::run::{Paper, RunSpec, resolve};
+use lab::run::{DryRunner, RunSpec, resolve};
 use lab::training::{
     Continuation, Ema, Evaluation, Hold, OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer, Turns,
 };
@@ -312,7 +312,7 @@ fn an_average_is_kept_on_a_device_that_computes() {
 fn what_a_run_needs_is_that_of_its_largest_batch_wherever_it_stands() {
     let figures = |batches: &str| {
         let spec = RunSpec::of_fields(json!({"batches": batches}).as_object().unwrap()).unwrap();
-        Paper::new(&[], &|| false).figures(&spec).unwrap()
+        DryRunner::new(&[], &|| false).figures(&spec).unwrap()
     };
     let last = figures("4,4,4,4,4,4,128");
     assert_eq!(last.allocated_bytes, figures("128,4,4,4,4,4,4").allocated_bytes);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use lab::exported;
-use lab::run::{Paper, RunSpec};
+use lab::run::{DryRunner, RunSpec};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -36,7 +36,7 @@ fn truths() -> BTreeMap<String, Vec<Truth>> {
 
 #[test]
 fn recorded_networks_take_what_pytorch_takes() {
-    let paper = Paper::new(&[], &|| false);
+    let paper = DryRunner::new(&[], &|| false);
     let mut wrong = Vec::new();
     for (name, truths) in truths() {
         let least_of = NEARLY.iter().find(|(known, _)| *known == name).map_or(0.0, |(_, share)| *share);

@@ -16,14 +16,14 @@ use std::path::PathBuf;
 use lab::models::Input;
 use lab::report::{self, Detail, Recording};
 use lab::results::{Cards, Findings, TrainResult, command};
-use lab::run::{Paper, PythonArguments, RunSpec, Session};
+use lab::run::{DryRunner, PythonArguments, RunSpec, Session};
 use lab::section::{Chart, Section, Series, Shape};
 use serde_json::{Map, Value, json};
 
 use super::fields;
 use crate::args::{AskCudnn, network_named, usual_release};
 use crate::commands::outcome::execute_with;
-use crate::commands::plan::{Plan, on_paper};
+use crate::commands::plan::{Plan, dry_runner};
 use crate::commands::predict::{Asked, answer};
 use crate::commands::workspaces::Workspaces;
 use crate::commands::{data_parallel, models};
@@ -123,7 +123,7 @@ impl Engine<'_> {
     fn predict(&self, spec: &RunSpec) -> Result<Value> {
         let plan = planned(spec, self.ui)?;
         let workspaces = Workspaces::new(AskCudnn::Auto, None, self.ui)?;
-        let paper = on_paper().with_workspaces_of(&workspaces).drawing(spec, &plan.session)?;
+        let paper = dry_runner().with_workspaces_of(&workspaces).drawing(spec, &plan.session)?;
         let result = self.result(&plan, &paper, spec, false)?;
         let recording = paper.drawn().map(|drawn| drawn.recording).or_else(|| drawn(&paper, spec, &plan.session));
         let picture = recording.and_then(|recording| picture_of(&recording, &result, Detail::Curve));
@@ -141,14 +141,14 @@ impl Engine<'_> {
     fn picture(&self, spec: &RunSpec) -> Result<Value> {
         let plan = planned(spec, self.ui)?;
         let workspaces = Workspaces::new(AskCudnn::Auto, None, self.ui)?;
-        let paper = on_paper().with_workspaces_of(&workspaces).drawing(spec, &plan.session)?;
+        let paper = dry_runner().with_workspaces_of(&workspaces).drawing(spec, &plan.session)?;
         let result = self.result(&plan, &paper, spec, false)?;
         let recording = paper.drawn().map(|drawn| drawn.recording).or_else(|| drawn(&paper, spec, &plan.session));
         let picture = recording.and_then(|recording| picture_of(&recording, &result, Detail::Whole));
         Ok(json!({ "picture": picture }))
     }
 
-    fn result(&self, plan: &Plan, paper: &Paper<'_>, spec: &RunSpec, changes: bool) -> Result<TrainResult> {
+    fn result(&self, plan: &Plan, paper: &DryRunner<'_>, spec: &RunSpec, changes: bool) -> Result<TrainResult> {
         if spec.parallel.data_parallel.is_some() {
             return data_parallel::answer(paper, spec, changes, self.ui);
         }
@@ -161,7 +161,7 @@ impl Engine<'_> {
     fn changes(&self, spec: &RunSpec) -> Result<Value> {
         let plan = on_one_device(spec, self.ui)?;
         let workspaces = Workspaces::new(AskCudnn::Auto, None, self.ui)?;
-        let paper = on_paper().with_workspaces_of(&workspaces);
+        let paper = dry_runner().with_workspaces_of(&workspaces);
         let tries = self.result(&plan, &paper, spec, true)?.tries.unwrap_or_default();
         let fields: Vec<_> = tries.entries.iter().map(|entry| self.shared(entry.fields.clone())).collect();
         Ok(json!({ "tries": tries, "fields": fields }))
@@ -170,7 +170,7 @@ impl Engine<'_> {
     /// The run as transformers, PEFT and bitsandbytes are told it.
     fn arguments(&self, spec: &RunSpec) -> Result<Value> {
         let workspaces = Workspaces::new(AskCudnn::Auto, None, self.ui)?;
-        let paper = on_paper().with_workspaces_of(&workspaces);
+        let paper = dry_runner().with_workspaces_of(&workspaces);
         Ok(match PythonArguments::of_run(&paper, spec)? {
             Ok(PythonArguments { text, differs }) => json!({ "python": text, "differs": differs }),
             Err(why) => json!({ "why": why }),
@@ -191,10 +191,10 @@ impl Engine<'_> {
         if !["batch", "sequence"].contains(&over) {
             return Err(Failure::usage("over: batch or sequence"));
         }
-        let session = on_paper().session(spec)?;
+        let session = dry_runner().session(spec)?;
         let own = sizes(&session)[over].as_u64().unwrap_or(1).max(1);
         let workspaces = Workspaces::new(AskCudnn::Auto, None, self.ui)?;
-        let paper = on_paper().with_workspaces_of(&workspaces);
+        let paper = dry_runner().with_workspaces_of(&workspaces);
         let first = (own >> (POINTS / 2)).max(1).next_power_of_two();
         let mut values: Vec<u64> = (0..POINTS as u32).map(|power| first << power).chain([own]).collect();
         values.sort_unstable();
@@ -231,8 +231,8 @@ impl Engine<'_> {
 /// The run; of one that is divided among cards, its form on one of them.
 fn on_one_device(spec: &RunSpec, ui: &Ui) -> Result<Plan> {
     match spec.parallel.data_parallel {
-        Some(_) => Plan::on_paper(&spec.alone(), ui),
-        None => Plan::on_paper(spec, ui),
+        Some(_) => Plan::dry(&spec.alone(), ui),
+        None => Plan::dry(spec, ui),
     }
 }
 
@@ -246,7 +246,7 @@ fn planned(spec: &RunSpec, ui: &Ui) -> Result<Plan> {
 }
 
 /// The run with enough memory, of several cards the fullest; `None` where that cannot be drawn.
-fn drawn(paper: &Paper<'_>, spec: &RunSpec, session: &Session) -> Option<Recording> {
+fn drawn(paper: &DryRunner<'_>, spec: &RunSpec, session: &Session) -> Option<Recording> {
     match spec.parallel.data_parallel {
         Some(_) => paper.drawn_fullest_rank(spec).ok(),
         None => session.drawn_until_it_repeats(&interrupt::asked).ok(),

@@ -17,7 +17,7 @@ use lab_imports::recipes::Recipe;
 use lab_results::{HandedFile, NotHanded};
 use serde_json::Value;
 
-use super::paper::Paper;
+use super::dry_runner::DryRunner;
 use super::spec::RunSpec;
 use plan::{HandedPlan, TUNING};
 pub use python::PythonArguments;
@@ -40,7 +40,7 @@ impl HandOver {
     ///
     /// # Errors
     /// A network's file that cannot be read; those of dry runs.
-    pub fn of_plan(paper: &Paper<'_>, spec: &RunSpec, heading: &str) -> Result<Self> {
+    pub fn of_plan(paper: &DryRunner<'_>, spec: &RunSpec, heading: &str) -> Result<Self> {
         let session = paper.session(spec)?;
         let mut found = Self::default();
         let allocator = spec.allocator.alloc_conf.as_deref().filter(|settings| !settings.is_empty());
@@ -98,7 +98,7 @@ impl HandOver {
 
 /// Maker of the files of a plan around a network of transformers.
 struct Maker<'a> {
-    paper: &'a Paper<'a>,
+    paper: &'a DryRunner<'a>,
     plan: &'a HandedPlan<'a>,
     heading: &'a str,
     /// Whether a run that does not surely fit is refused.

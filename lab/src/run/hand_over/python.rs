@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::arguments;
 use super::plan::HandedPlan;
 use super::{HandOver, Maker};
-use crate::run::paper::Paper;
+use crate::run::dry_runner::DryRunner;
 use crate::run::spec::RunSpec;
 
 /// A run in the words of transformers, PEFT and bitsandbytes.
@@ -23,7 +23,7 @@ impl PythonArguments {
     ///
     /// # Errors
     /// A network's file that cannot be read; those of dry runs.
-    pub fn of_run(paper: &Paper<'_>, spec: &RunSpec) -> Result<Result<Self, String>> {
+    pub fn of_run(paper: &DryRunner<'_>, spec: &RunSpec) -> Result<Result<Self, String>> {
         let session = paper.session(spec)?;
         let Some(plan) = HandedPlan::around(spec, &session) else {
             return Ok(Err("TrainingArguments are for networks of transformers.".into()));
@@ -85,7 +85,7 @@ mod tests {
 
     fn said(fields: Value) -> Result<PythonArguments, String> {
         let spec = RunSpec::of_fields(fields.as_object().unwrap()).unwrap();
-        PythonArguments::of_run(&Paper::new(&[], &|| false), &spec).unwrap()
+        PythonArguments::of_run(&DryRunner::new(&[], &|| false), &spec).unwrap()
     }
 
     #[test]

@@ -6,7 +6,7 @@ use lab_imports::hf_args::{Around, HfArgs};
 use serde_json::{Map, Value};
 
 use super::plan::{HandedPlan, TUNING};
-use crate::run::paper::Paper;
+use crate::run::dry_runner::DryRunner;
 use crate::run::session::Session;
 use crate::run::spec::RunSpec;
 
@@ -48,7 +48,7 @@ pub(super) enum Back {
 
 /// Compares runs that files give with a plan.
 pub(super) struct ReadBack<'a> {
-    pub(super) paper: &'a Paper<'a>,
+    pub(super) paper: &'a DryRunner<'a>,
     pub(super) plan: &'a HandedPlan<'a>,
     /// Whether a run that does not surely fit is refused.
     pub(super) must_fit: bool,

@@ -12,8 +12,8 @@ use lab_base::error::{Error, Result};
 use lab_models::Recompute;
 use lab_results::{CheckpointRow, Checkpoints};
 
+use crate::run::dry_runner::DryRunner;
 use crate::run::figures::Figures;
-use crate::run::paper::Paper;
 use crate::run::session::flow;
 use crate::run::spec::{ParallelSpec, RunSpec};
 
@@ -78,7 +78,7 @@ struct Choice {
     blocks: Vec<usize>,
 }
 
-impl Paper<'_> {
+impl DryRunner<'_> {
     /// Chooses the blocks to compute again so that the run reserves at most `budget` bytes, or surely fits its card if there is none; `None` if it has no blocks,
     /// or does not fit with all of them.
     ///
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn no_choice_of_blocks_within_the_budget_takes_less_time() {
-        let paper = Paper::new(&[], &|| false);
+        let paper = DryRunner::new(&[], &|| false);
         let speed = Speed::from_data_sheet(&DataSheet { gb_per_s: 1008.0, f32_tflops: 82.6, f16_tflops: 165.2 }, 89);
         let gpt = json!({"model": "gpt", "layers": 4, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300, "batch": 16, "optimizer": "sgd"});
         // Five stages of different sizes.

@@ -11,7 +11,7 @@ use memcore::Deviations;
 
 pub use checkpoints::CheckpointChoice;
 
-use super::paper::Paper;
+use super::dry_runner::DryRunner;
 use super::session::Session;
 use super::spec::RunSpec;
 
@@ -29,7 +29,7 @@ pub struct Allowed {
 /// A search for the fastest way to make a step of so many examples.
 pub struct Planner<'a> {
     /// Maker of the dry runs.
-    pub paper: Paper<'a>,
+    pub paper: DryRunner<'a>,
     /// The run, with all examples of a step in one batch.
     pub spec: &'a RunSpec,
     /// Its resolved form.

@@ -5,14 +5,14 @@ use std::ops::ControlFlow;
 use lab_analysis::step_time::{Speed, StepClock};
 use lab_base::error::{Error, Result};
 
-use crate::run::paper::Paper;
+use crate::run::dry_runner::DryRunner;
 use crate::run::session::flow;
 use crate::run::spec::{ParallelSpec, RunSpec};
 
 /// Micro-batches of which the others of a step are like the last: the first of several scales its loss, and those after it add gradients.
 const DIFFERENT: usize = 3;
 
-impl Paper<'_> {
+impl DryRunner<'_> {
     /// Seconds of a step of one rank, estimated, without what ranks send each other: of the second step, by whose end every state exists.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn no_division_is_faster_than_the_whole_batch() {
-        let paper = Paper::new(&[], &|| false);
+        let paper = DryRunner::new(&[], &|| false);
         let gpt = json!({"model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300});
         for network in
             [json!({"model": "mlp"}), json!({"model": "simple-cnn"}), json!({"model": "resnet18", "image": 32}), gpt]
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn further_micro_batches_take_as_long_as_the_second() {
-        let paper = Paper::new(&[], &|| false);
+        let paper = DryRunner::new(&[], &|| false);
         let run = spec(&json!({"model": "mlp", "batch": 16, "accumulate": 7}));
         let [estimated, whole] =
             [paper.step_seconds(&run, speed()), paper.second_step(&run.endless(), speed())].map(Result::unwrap);

@@ -10,7 +10,7 @@ fn spec(fields: Value) -> RunSpec {
 }
 
 /// What a run takes is the same from its requests and from the run itself, to the byte. Returns what it is.
-fn same_both_ways(paper: &Paper<'_>, spec: &RunSpec, part: Part) -> Option<Needs> {
+fn same_both_ways(paper: &DryRunner<'_>, spec: &RunSpec, part: Part) -> Option<Needs> {
     let room = paper.session(spec).unwrap().target.budget_bytes().unwrap();
     let (known, _) = paper.noted.requests(spec, room).unwrap();
     assert!(!matches!(known, Known::Other), "{part:?} of {:?} {:?}", spec.training, spec.shape);
@@ -28,7 +28,7 @@ fn same_both_ways(paper: &Paper<'_>, spec: &RunSpec, part: Part) -> Option<Needs
 }
 
 /// What a run takes whose every step is made by its operators.
-fn by_operators(paper: &Paper<'_>, spec: &RunSpec, part: Part) -> (Option<Needs>, Deviations) {
+fn by_operators(paper: &DryRunner<'_>, spec: &RunSpec, part: Part) -> (Option<Needs>, Deviations) {
     let session = paper.session(spec).unwrap();
     let device = session.target.open().unwrap();
     let most = session.most_steps();
@@ -69,7 +69,7 @@ fn requests_take_what_their_run_takes() {
         runs.push(json!({"model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300, "batch": 2, "accumulate": accumulate}));
         runs.push(json!({"model": "mlp", "accumulate": accumulate, "optimizer": "momentum", "hold": "none"}));
     }
-    let paper = Paper::new(&[], &|| false);
+    let paper = DryRunner::new(&[], &|| false);
     for run in runs {
         for alloc in
             [None, Some("expandable_segments:True"), Some("max_split_size_mb:32"), Some("roundup_power2_divisions:4")]
@@ -84,7 +84,7 @@ fn requests_take_what_their_run_takes() {
 
 #[test]
 fn requests_run_out_of_memory_where_their_run_does() {
-    let paper = Paper::new(&[], &|| false);
+    let paper = DryRunner::new(&[], &|| false);
     let of = |limit: u64, alloc: &str| {
         let limit = format!("{limit}MiB");
         let spec = spec(
@@ -101,7 +101,7 @@ fn requests_run_out_of_memory_where_their_run_does() {
 /// The first rank of a divided run, whose requests are noted, takes what the fullest of those that are shown takes.
 #[test]
 fn requests_of_a_rank_take_what_its_run_takes() {
-    let paper = Paper::new(&[], &|| false);
+    let paper = DryRunner::new(&[], &|| false);
     let small = json!({"model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300, "batch": 6, "data-parallel": 3});
     let mut runs = vec![
         json!({"gradient-as-bucket-view": true, "accumulate": 5}),
@@ -143,9 +143,9 @@ fn a_drawn_run_has_the_figures_of_its_dry_run() {
         let mut fields = small.as_object().unwrap().clone();
         fields.extend(more.as_object().unwrap().clone());
         let spec = RunSpec::of_fields(&fields).unwrap();
-        let plain = Paper::new(&[], &|| false);
+        let plain = DryRunner::new(&[], &|| false);
         let session = plain.session(&spec).unwrap();
-        let drawing = Paper::new(&[], &|| false).drawing(&spec, &session).unwrap();
+        let drawing = DryRunner::new(&[], &|| false).drawing(&spec, &session).unwrap();
         let figures = drawing.figures(&spec).unwrap();
         assert_eq!(figures, plain.figures(&spec).unwrap(), "{more}");
         assert_eq!(drawing.peak(&spec).unwrap(), plain.peak(&spec).unwrap(), "{more}");

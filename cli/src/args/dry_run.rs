@@ -7,7 +7,7 @@ use super::scan::ScanArgs;
 use super::{HtmlArgs, ModelArgs, OutputArgs, ParallelArgs, ProfileArgs, RanksArgs, RecordArgs, TrainingArgs, values};
 
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct PaperArgs {
+pub(crate) struct DryRunArgs {
     #[command(flatten)]
     pub model: ModelArgs,
     #[command(flatten)]
@@ -22,7 +22,7 @@ pub(crate) struct PaperArgs {
     pub profile: ProfileArgs,
 }
 
-impl PaperArgs {
+impl DryRunArgs {
     /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> RunSpec {
         RunSpec {
@@ -78,7 +78,7 @@ pub(crate) struct PredictArgs {
     #[command(flatten)]
     pub workspaces: CudnnArgs,
     #[command(flatten)]
-    pub paper: PaperArgs,
+    pub paper: DryRunArgs,
     /// Choose the blocks to recompute (--checkpoint) for the least time, so that PyTorch reserves at most so much, and show other choices beside them.
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["checkpoint", "data_parallel", "devices"])]
     pub checkpoint_budget: Option<MemorySize>,
@@ -113,7 +113,7 @@ pub(crate) struct FitArgs {
     #[command(flatten)]
     pub workspaces: CudnnArgs,
     #[command(flatten)]
-    pub paper: PaperArgs,
+    pub paper: DryRunArgs,
     #[command(flatten)]
     pub ranks: RanksArgs,
     #[command(flatten)]

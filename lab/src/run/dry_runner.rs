@@ -26,7 +26,7 @@ use super::workspaces::KnowsWorkspaces;
 const FILLED: usize = 2;
 
 /// Makes dry runs with the backends of this build, until a stop is requested, and keeps what it found.
-pub struct Paper<'a> {
+pub struct DryRunner<'a> {
     /// Backends whose workspaces can be counted.
     pub backends: &'static [Entry],
     /// True if a stop was requested.
@@ -48,7 +48,7 @@ pub(super) struct Taken {
 /// Requests that an allocator serves in the time in which operators make one.
 const SERVED_FOR_ONE: usize = 16;
 
-impl<'a> Paper<'a> {
+impl<'a> DryRunner<'a> {
     /// Makes dry runs with these backends until a stop is requested.
     pub fn new(backends: &'static [Entry], stop: &'a (dyn Fn() -> bool + Sync)) -> Self {
         Self { backends, stop, noted: Noted::new(backends, stop), workspaces: None }
