@@ -73,7 +73,7 @@ pub(crate) use model::{ModelArgs, ONLY_BUILT_IN};
 pub(crate) use monitor::MonitorArgs;
 pub(crate) use output::OutputArgs;
 pub(crate) use parallel::{ParallelArgs, RanksArgs};
-pub(crate) use plan::PlanArgs;
+pub(crate) use plan::{LengthsArgs, PlanArgs};
 #[cfg(target_os = "linux")]
 pub(crate) use rehearse::{Cudnn, RehearseArgs, UseName};
 pub(crate) use replay::{ReplayArgs, ReplayPolicy};

@@ -1,6 +1,9 @@
 //! Flags of `plan`.
 
+use std::path::PathBuf;
+
 use lab::run::{Allowed, RunSpec};
+use serde_json::Value;
 
 use super::dry_run::CudnnArgs;
 use super::{DryRunArgs, HtmlArgs, OutputArgs, RanksArgs};
@@ -27,6 +30,49 @@ impl Change {
     }
 }
 
+/// Examples of different lengths.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Lengths that vary")]
+pub(crate) struct LengthsArgs {
+    /// Say instead what examples of these lengths need: which batch is the longest, when it comes, which order takes least. The file has a number of tokens
+    /// for each example, one a line, a JSON list, or lines of JSON. --sequence cuts longer examples, as max_length does.
+    #[arg(long, value_name = "FILE")]
+    pub example_lengths: Option<PathBuf>,
+    /// Name of the lengths, or of the tokens, in lines of JSON [default: length, lengths, num_tokens or input_ids].
+    #[arg(long, value_name = "NAME", requires = "example_lengths")]
+    pub column: Option<String>,
+    /// Pad batches to a multiple of so many tokens, as the collator's pad_to_multiple_of does.
+    #[arg(long, value_name = "N", requires = "example_lengths", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub pad_to_multiple_of: Option<u32>,
+    /// Compare with rows of so many tokens that packing fills.
+    #[arg(long, value_name = "TOKENS", requires = "example_lengths", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    pub pack: Option<u32>,
+}
+
+impl LengthsArgs {
+    /// True if the question is about lengths.
+    pub(crate) fn are_given(&self) -> bool {
+        self.example_lengths.is_some()
+    }
+
+    /// Tokens of packed rows.
+    pub(crate) fn packed(&self) -> Option<usize> {
+        self.pack.map(|tokens| tokens as usize)
+    }
+
+    /// Its flags, for the command that repeats the answer.
+    pub(crate) fn settings(&self) -> Vec<(&'static str, Value)> {
+        let file = self.example_lengths.as_ref().map(|file| file.display().to_string().into());
+        let flags = [
+            ("example-lengths", file),
+            ("column", self.column.clone().map(Value::from)),
+            ("pad-to-multiple-of", self.pad_to_multiple_of.map(Value::from)),
+            ("pack", self.pack.map(Value::from)),
+        ];
+        flags.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+}
+
 /// `vramlab plan`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PlanArgs {
@@ -38,14 +84,16 @@ pub(crate) struct PlanArgs {
     pub gpus: Option<String>,
     /// Prices of the cards an hour, in any currency: a TOML file of lines such as `rtx4090 = 0.4`.
     #[arg(long, value_name = "FILE", requires = "gpus")]
-    pub prices: Option<std::path::PathBuf>,
+    pub prices: Option<PathBuf>,
     /// Changes of the training's results that the plan may make.
     #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',')]
     pub allow: Vec<Change>,
     /// Write the plan into this folder for other programs: a script, TrainingArguments, PEFT and bitsandbytes, recipes, accelerate and DeepSpeed. No file
     /// is replaced.
     #[arg(long, value_name = "FOLDER", conflicts_with = "gpus")]
-    pub hand_over: Option<std::path::PathBuf>,
+    pub hand_over: Option<PathBuf>,
+    #[command(flatten)]
+    pub lengths: LengthsArgs,
     #[command(flatten)]
     pub workspaces: CudnnArgs,
     #[command(flatten)]

@@ -26,6 +26,7 @@ pub(crate) mod outcome;
 pub(crate) mod parallel;
 mod plan;
 mod planner;
+mod planner_lengths;
 pub(crate) mod predict;
 mod profile;
 mod recording;

@@ -11,7 +11,7 @@ use lab::step_time::Speed;
 use super::hand_over::Files;
 use super::plan::dry_runner;
 use super::workspaces::Workspaces;
-use super::{cards, hand_over, speeds, warnings};
+use super::{cards, hand_over, planner_lengths, speeds, warnings};
 use crate::args::{PlanArgs, config_text, toml_table};
 use crate::exit::{Code, Failure, Result};
 use crate::output;
@@ -24,6 +24,9 @@ use crate::ui::Ui;
 /// No memory to plan for; settings that cannot work.
 pub(super) fn run(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.page.html))?;
+    if args.lengths.are_given() {
+        return planner_lengths::run(args, spec, ui);
+    }
     check(args, spec)?;
     if let Some(folder) = &args.hand_over {
         hand_over::check(folder)?;
@@ -152,7 +155,7 @@ fn search(args: &PlanArgs, spec: &RunSpec, with_front: bool, ui: &Ui) -> Result<
     Ok(Searched { session, plan, budget_bytes, card, files })
 }
 
-fn deliver<F: Findings>(found: &F, fits: bool, args: &PlanArgs, ui: &Ui) -> Result<Code> {
+pub(super) fn deliver<F: Findings>(found: &F, fits: bool, args: &PlanArgs, ui: &Ui) -> Result<Code> {
     output::deliver_findings(ui, &args.output, args.page.html.as_ref(), found)?;
     Ok(if fits { Code::Done } else { Code::Check })
 }
@@ -161,7 +164,7 @@ fn allowed(args: &PlanArgs) -> Vec<String> {
     args.allow.iter().map(|change| change.word().into()).collect()
 }
 
-fn settings(args: &PlanArgs, spec: &RunSpec, session: &Session) -> lab::results::Settings {
+pub(super) fn settings(args: &PlanArgs, spec: &RunSpec, session: &Session) -> lab::results::Settings {
     let in_force = RunSpec { parallel: spec.parallel.clone(), ..session.in_force.clone() }.fields();
     plan_settings(in_force, session.run.batch, &allowed(args))
 }

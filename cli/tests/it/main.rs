@@ -25,6 +25,7 @@ mod monitor;
 mod own_backend;
 mod parallel;
 mod plan;
+mod plan_lengths;
 mod prediction;
 mod premises;
 mod profiles;

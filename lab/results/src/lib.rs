@@ -28,6 +28,7 @@ mod other_devices;
 mod plan;
 mod plan_cards;
 mod plan_hand_over;
+mod plan_lengths;
 mod premise;
 mod rehearsal;
 mod rehearsal_exactness;
@@ -74,6 +75,7 @@ pub use other_devices::{ChosenDevice, OtherDevice};
 pub use plan::{PlannedResult, TrainingPlan, plan_settings};
 pub use plan_cards::{CardPlan, CardPlans};
 pub use plan_hand_over::{HandedFile, HandedOver, NotHanded};
+pub use plan_lengths::{LengthOrder, LengthsPlanResult};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
     ASKED_IN_A_RANGE, ASKED_OF_ONE_CAPABILITY, AtPeak, Inexact, LATE_EVENTS, NotAsOnACard, PeakShares, RehearsalResult,
@@ -114,6 +116,7 @@ const READERS: &[(&str, Reader)] = &[
     (BenchResult::SCHEMA, shown::<BenchResult>),
     (Cards::SCHEMA, shown::<Cards>),
     (CardPlans::SCHEMA, shown::<CardPlans>),
+    (LengthsPlanResult::SCHEMA, shown::<LengthsPlanResult>),
     (CheckResult::SCHEMA, shown::<CheckResult>),
     (ClaimsResult::SCHEMA, shown::<ClaimsResult>),
     (Devices::SCHEMA, shown::<Devices>),

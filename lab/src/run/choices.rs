@@ -128,6 +128,17 @@ const MAX_SIZE: usize = 1 << 30;
 pub struct SizeList(Vec<usize>);
 
 impl SizeList {
+    /// These sizes, in turn.
+    ///
+    /// # Errors
+    /// More than 1024 sizes.
+    pub fn new(sizes: Vec<usize>) -> Result<Self, String> {
+        match sizes.len() {
+            count if count > MAX_SIZES => Err(format!("{count} sizes are more than {MAX_SIZES}")),
+            _ => Ok(Self(sizes)),
+        }
+    }
+
     /// The sizes, in order.
     pub fn sizes(&self) -> &[usize] {
         &self.0
@@ -158,11 +169,7 @@ impl FromStr for SizeList {
             Ok(size) => Ok(size),
             Err(_) => Err(format!("{text:?}: expected numbers, as in 32,32,17")),
         };
-        let sizes: Vec<usize> = text.split(',').map(size).collect::<Result<_, _>>()?;
-        match sizes.len() {
-            count if count > MAX_SIZES => Err(format!("{count} sizes are more than {MAX_SIZES}")),
-            _ => Ok(Self(sizes)),
-        }
+        Self::new(text.split(',').map(size).collect::<Result<_, _>>()?)
     }
 }
 

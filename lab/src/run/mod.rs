@@ -49,7 +49,7 @@ pub use figures::{Figures, Room};
 pub use gpu::Gpu;
 pub use hand_over::{HandOver, PythonArguments};
 pub use network::Network;
-pub use plan::{Allowed, CheckpointChoice, Plan, Planned, Planner};
+pub use plan::{Allowed, CheckpointChoice, LengthsPlan, LengthsPlanner, OrderRun, Plan, Planned, Planner};
 pub use release::UsualRelease;
 pub use resolve::{resolve, target};
 pub use search::{Largest, Quantity, Search, WithCudnn, maximum};

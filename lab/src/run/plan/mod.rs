@@ -1,6 +1,7 @@
 //! The fastest way to train on a card with so many examples a step: a search over techniques and sizes of micro-batches, in which every candidate is a dry run.
 
 mod checkpoints;
+mod lengths;
 mod search;
 mod time;
 
@@ -10,6 +11,7 @@ use lab_base::section::Try;
 use memcore::Deviations;
 
 pub use checkpoints::CheckpointChoice;
+pub use lengths::{LengthsPlan, LengthsPlanner, OrderRun};
 
 use super::dry_runner::DryRunner;
 use super::session::Session;
