@@ -202,6 +202,28 @@ class PlanCardsV1(TypedDict, total=False):
     warnings: list[str]
 
 
+class PlanLengthsV1(TypedDict, total=False):
+    """Memory of a training whose examples have different lengths. Every row was run dry."""
+
+    settings: RunSpec
+    premises: list[Premise]
+    model: str
+    card: Optional[CardResult]
+    budget_bytes: Optional[int]
+    batch: int
+    examples: int
+    tokens: int
+    median: int
+    percentile_99: int
+    longest: int
+    longest_that_fits: Optional[int]
+    too_long: Optional[int]
+    too_long_by: Optional[list[int]]
+    orders: list[LengthOrder]
+    notes: list[str]
+    warnings: list[str]
+
+
 class RehearsalV1(TypedDict, total=False):
     """A rehearsal."""
 
@@ -924,6 +946,19 @@ class Leak(TypedDict, total=False):
     cause: str
     advice: str
     out_of_memory_step: Optional[int]
+
+
+class LengthOrder(TypedDict, total=False):
+    """Batches in one order."""
+
+    order: str
+    batches: int
+    longest: int
+    longest_batch: int
+    padding: float
+    peak_bytes: int
+    reserved_bytes: int
+    fits: Optional[bool]
 
 
 class LineResult(TypedDict, total=False):
