@@ -206,7 +206,7 @@ fn only_what_the_run_did_is_warned_of() {
     assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
     let text = words(&ran.stdout);
     assert!(text.contains("with the same optimizer: attention is PyTorch's own"), "{text}");
-    assert!(text.contains("Without torch.compile"), "{text}");
+    assert!(text.contains("without torch.compile"), "{text}");
 }
 
 #[test]

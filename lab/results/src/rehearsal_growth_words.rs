@@ -39,18 +39,18 @@ pub(super) fn in_words(found: &RehearsalResult) -> Option<String> {
     let holder = || growth.lines.first().map_or(String::new(), |line| format!(", held by {}", line.held_in_words()));
     Some(match growth.trend.as_str() {
         "flat" => format!(
-            "Memory is flat: step {} requested what step {} did, and left the same.",
+            "Memory does not grow: step {} requested and kept the same as step {}.",
             growth.steps,
             growth.steps - 1
         ),
-        "bounded" => format!("Memory is bounded: in {steps} that differ, nothing kept growing."),
+        "bounded" => format!("Memory does not keep growing, over {steps} that differ."),
         "slow" => format!("Memory grows by {per} a step, {}.", slowly(growth)),
         "leak" => format!("It leaks: memory grew {per} a step over {steps}{}.{full}", holder()),
         "may_fill" => format!("Perhaps: memory grew {per} a step over {steps}{}.{full}", holder()),
         "cycles" => format!(
             "Perhaps: memory grew {per} a step over {steps} in reference cycles, which only Python's garbage collector frees.{full}"
         ),
-        _ => format!("Whether memory grows is not known: {steps} are too few to tell."),
+        _ => format!("Whether memory grows is not known after {steps}."),
     })
 }
 
@@ -129,6 +129,6 @@ mod tests {
             assert!(open(&found).is_none() && lines(&found).is_none() && found.fits_so_far().is_none(), "{trend}");
         }
         let found = rehearsal(RehearsedGrowth { trend: "unseen".into(), steps: 1, ..RehearsedGrowth::default() });
-        assert_eq!(in_words(&found).as_deref(), Some("Whether memory grows is not known: 1 step are too few to tell."));
+        assert_eq!(in_words(&found).as_deref(), Some("Whether memory grows is not known after 1 step."));
     }
 }

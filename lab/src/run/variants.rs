@@ -18,9 +18,9 @@ pub const DEFAULT_PROFILE: &str = "torch-2.11-sm90";
 /// Name of the profile of this program's own kernels; a backend's name follows after a colon.
 const NATIVE: &str = "native";
 
-/// Note on torch.compile, which is not represented. Measured: nanoGPT of 124 million parameters on the real PyTorch 2.11 allocated 9298 MiB compiled and
+/// Note on torch.compile, which no dry run counts. Measured: nanoGPT of 124 million parameters on the real PyTorch 2.11 allocated 9298 MiB compiled and
 /// 12757 MiB eager.
-const EAGER: &str = "Without torch.compile. (With it, nanoGPT needed 27 % less.)";
+const EAGER: &str = "These figures are without torch.compile. With it, nanoGPT needed 27 % less.";
 
 impl RunSpec {
     /// Default profile: in a dry run the card's, of the release that exported the network, if it has one.

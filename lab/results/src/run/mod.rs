@@ -134,8 +134,7 @@ impl TrainResult {
 
     /// Names the run in a few words: `config.json, batch 4 × 2 048 tokens, bfloat16, adamw`.
     fn what(&self) -> String {
-        let what =
-            premise::what(&self.model(), &self.premises, &self.setting("accumulate"), &self.setting("optimizer"));
+        let what = premise::what(&self.model(), &self.premises, &self.settings);
         let zero = self.setting("zero");
         let zero = if zero.is_empty() { zero } else { format!(", ZeRO-{zero}") };
         match self.setting("data-parallel").as_str() {
