@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::vramlab;
+use crate::common::{vramlab, words};
 
 /// Makes a folder with what the commands name.
 fn folder() -> tempfile::TempDir {
@@ -38,20 +38,6 @@ fn folder() -> tempfile::TempDir {
     run(&["predict", "mlp", "--steps", "2", "--json", "result.json"]);
     run(&["check", "memory.lock.json", "--update", "--model", "mlp", "--steps", "2"]);
     folder
-}
-
-/// Splits a command into words, as a shell does with double quotes.
-fn words(typed: &str) -> Vec<String> {
-    let (mut words, mut quoted) = (vec![String::new()], false);
-    for c in typed.chars() {
-        match c {
-            '"' => quoted = !quoted,
-            ' ' if !quoted => words.push(String::new()),
-            c => words.last_mut().unwrap().push(c),
-        }
-    }
-    words.retain(|word| !word.is_empty());
-    words
 }
 
 /// Runs a command; returns the exit code, and all that it says on one line: the answer, or the error.
