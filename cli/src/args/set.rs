@@ -74,10 +74,17 @@ fn meant(name: &str, field: &str) -> String {
     let mut near = lab::similar::all_similar(field, names());
     near.extend(names().filter(has_word));
     let mut seen = Vec::new();
-    near.retain(|name| !seen.contains(name) && { seen.push(*name); seen.len() <= PROPOSED });
+    near.retain(|name| {
+        !seen.contains(name) && {
+            seen.push(*name);
+            seen.len() <= PROPOSED
+        }
+    });
     match near[..] {
         [] => " (vramlab predict --help lists all)".into(),
-        _ => format!("; did you mean {}?", near.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" or ")),
+        _ => {
+            format!("; did you mean {}?", near.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" or "))
+        }
     }
 }
 
@@ -241,7 +248,9 @@ mod tests {
             let begin = [&["vramlab", command][..], beside].concat();
             let flag = match fields[*name] {
                 Value::Bool(_) => vec![format!("--{name}")],
-                _ if matches!(*name, "gradient-as-bucket-view" | "sync-each" | "cuda-graph") => vec![format!("--{name}")],
+                _ if matches!(*name, "gradient-as-bucket-view" | "sync-each" | "cuda-graph") => {
+                    vec![format!("--{name}")]
+                }
                 _ => vec![format!("--{name}={value}")],
             };
             let flag: Vec<&str> = flag.iter().map(String::as_str).collect();

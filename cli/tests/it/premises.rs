@@ -89,8 +89,9 @@ fn every_answer_names_type_tokens_and_batch_and_where_each_came_from() {
     assert!(unbroken(&html).contains(&said), "the page does not say it");
     let fit = done(&folder.words("fit", &["--gpu", "1GiB"]));
     assert!(
-        unbroken(&fit)
-            .contains(&format!("vramlab assumes bfloat16 (config.json), {release}, {MAXIMUM}. These figures are without torch.compile.")),
+        unbroken(&fit).contains(&format!(
+            "vramlab assumes bfloat16 (config.json), {release}, {MAXIMUM}. These figures are without torch.compile."
+        )),
         "{fit}"
     );
     let fit = done(&folder.words("fit", &["--gpu", "100MiB", "--of", "sequence", "--precision", "fp32"]));

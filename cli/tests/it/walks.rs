@@ -161,7 +161,10 @@ fn lines_of_python_answer_as_they_stand() {
         let folder = folder();
         let mut python = Command::new("python3");
         python.args(["-m", "doctest", "-o", "ELLIPSIS"]).arg(tests().join("walks").join(format!("{}.txt", walk.name)));
-        python.current_dir(folder.path()).env("PYTHONPATH", tests().join("../../python")).env("PYTHONDONTWRITEBYTECODE", "1");
+        python
+            .current_dir(folder.path())
+            .env("PYTHONPATH", tests().join("../../python"))
+            .env("PYTHONDONTWRITEBYTECODE", "1");
         python.env("VRAMLAB_BINARY", env!("CARGO_BIN_EXE_vramlab")).env("VIRTUAL_ENV", common::NO_PACKAGES);
         let output = python.env(common::ONLY_BUILT_IN, "1").output().unwrap();
         let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();

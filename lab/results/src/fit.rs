@@ -252,11 +252,7 @@ impl FitResult {
         };
         let do_not = format!("{} do not", grouped(most as u64 + 1, ' '));
         let Some(largest) = self.largest else {
-            return format!(
-                "Perhaps: {}{} fit {place}, {do_not}",
-                counted(most as u64, unit),
-                self.on_each_card()
-            );
+            return format!("Perhaps: {}{} fit {place}, {do_not}", counted(most as u64, unit), self.on_each_card());
         };
         let verb = if largest == 1 { "fits" } else { "fit" };
         let fit = format!("{}{} {verb} {place}", counted(largest as u64, unit), self.on_each_card());
@@ -340,7 +336,9 @@ impl FitResult {
                 "The formula gives the bytes requested at the peak, as closely as it says. --json has it exactly, for every {of}, in {pieces} ({runs})."
             ),
             (true, None) => {
-                format!("The formula gives the bytes requested at the peak exactly, for every {of} in the table ({runs}).")
+                format!(
+                    "The formula gives the bytes requested at the peak exactly, for every {of} in the table ({runs})."
+                )
             }
             (false, _) => {
                 format!("The formula has gaps: {runs} found none for the sizes between those of the table.")

@@ -76,7 +76,10 @@ mod tests {
         let expected = "Allocated memory may be off by 12 MiB, because workspaces are not known. Reserved memory may be off by more: see the range.";
         assert_eq!(bounded, expected);
         let open = exactness(&with(false, None, vec![reason(None), reason(None), reason(None)])).unwrap();
-        assert!(open.starts_with("These figures are not exact, because workspaces") && open.ends_with("; 1 more: --full."), "{open}");
+        assert!(
+            open.starts_with("These figures are not exact, because workspaces") && open.ends_with("; 1 more: --full."),
+            "{open}"
+        );
         assert!(exactness(&with(true, Some(0), vec![])).unwrap().starts_with("These figures are exact: "));
         assert_eq!(exactness(&with(false, None, vec![])), None, "no step was seen, or the script failed");
     }

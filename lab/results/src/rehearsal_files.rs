@@ -72,7 +72,8 @@ fn changed(found: &RehearsalResult) -> Option<Section> {
 
 fn refused(found: &RehearsalResult) -> Option<Section> {
     let (aims, paths): (Vec<String>, Vec<String>) = found.refused.iter().cloned().partition(|one| is_aim(one));
-    let changes = (!paths.is_empty()).then(|| format!("vramlab could make no copy, and did not allow changes of {}", first(&paths)));
+    let changes = (!paths.is_empty())
+        .then(|| format!("vramlab could make no copy, and did not allow changes of {}", first(&paths)));
     let aims = (!aims.is_empty()).then(|| format!("vramlab did not let this leave the run: {}", first(&aims)));
     let all: Vec<String> = [changes, aims].into_iter().flatten().collect();
     (!all.is_empty()).then(|| Section::Note(format!("{}.", all.join(". "))))

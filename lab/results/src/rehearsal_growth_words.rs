@@ -45,13 +45,22 @@ pub(super) fn in_words(found: &RehearsalResult) -> Option<String> {
         ),
         "bounded" => format!("Memory does not keep growing, over {steps} that differ."),
         "slow" => format!("Memory grows by {per} a step, {}.", slowly(growth)),
-        "leak" => format!("It leaks: memory grew {per} a step over {steps}{}.{full}", holder()),
+        "leak" => format!("It leaks: memory grew {per} a step over {steps}{}.{full}{}", holder(), remedy(growth)),
         "may_fill" => format!("Perhaps: memory grew {per} a step over {steps}{}.{full}", holder()),
         "cycles" => format!(
             "Perhaps: memory grew {per} a step over {steps} in reference cycles, which only Python's garbage collector frees.{full}"
         ),
         _ => format!("Whether memory grows is not known after {steps}."),
     })
+}
+
+/// Says what to do about a container that keeps tensors of every step.
+fn remedy(growth: &RehearsedGrowth) -> &'static str {
+    let holder = growth.lines.first().and_then(|line| line.holder.as_deref()).unwrap_or_default();
+    match ["list ", "dict ", "deque "].iter().any(|kind| holder.starts_with(kind)) {
+        true => " Keep numbers there (.item(), .detach().cpu()), or clear it.",
+        false => "",
+    }
 }
 
 fn slowly(growth: &RehearsedGrowth) -> String {
@@ -116,7 +125,7 @@ mod tests {
         };
         let found = rehearsal(growth);
         let expected = "It leaks: memory grew 5 MiB a step over 20 steps, held by list preds, train.py:12. The card is full at \
-                        about step 4 912 if it goes on so.";
+                        about step 4 912 if it goes on so. Keep numbers there (.item(), .detach().cpu()), or clear it.";
         assert_eq!(in_words(&found).as_deref(), Some(expected));
         assert_eq!((found.fits, found.fits_so_far()), (None, Some(true)));
         assert!(lines(&found).is_some());

@@ -99,7 +99,7 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
     }
     out.extend(found.world.as_ref().and_then(not_started));
     if let Some(rank) = largest(found) {
-        let when = if rank.oom.is_some() { "When memory ran out" } else { "At the peak of requested bytes" };
+        let when = if rank.oom.is_some() { "When memory ran out" } else { "At the peak, by line of the script" };
         // What is drawn is what is told: the run with enough memory, if there was one.
         match found.with_memory_enough.as_ref().filter(|needs| needs.fits == Some(true) && !needs.at_peak.is_empty()) {
             Some(needs) => {
@@ -114,7 +114,11 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
     }
     out.extend(changes(found));
     // What the answer rests on comes last.
-    out.extend(found.peaks().map(|peaks| Section::Note(found.figures_of(peaks).in_words())));
+    if let Some(figures) = found.peaks().map(|peaks| found.figures_of(peaks)) {
+        let is_open = found.fits.is_some() && found.fits_surely().is_none();
+        out.extend(is_open.then(|| Section::Note(figures.what_settles_it(true))));
+        out.push(Section::Note(figures.in_words()));
+    }
     out.extend(exactness(found).map(Section::Note));
     out.extend(not_reached(found).map(Section::Note));
     out.extend(reads(found));
@@ -128,8 +132,11 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
 fn not_reached(found: &RehearsalResult) -> Option<String> {
     let names = (!found.not_reached.is_empty()).then(|| found.not_reached.join(", no "))?;
     let waited = [("evaluation", "eval"), ("saving", "save"), ("generation", "generate")];
-    let flags: Vec<&str> =
-        waited.iter().filter(|(name, _)| found.not_reached.iter().any(|one| one == name)).map(|(_, flag)| *flag).collect();
+    let flags: Vec<&str> = waited
+        .iter()
+        .filter(|(name, _)| found.not_reached.iter().any(|one| one == name))
+        .map(|(_, flag)| *flag)
+        .collect();
     let how = match flags[..] {
         [] => String::new(),
         _ => format!(" vramlab waits for it with --until-seen {}.", flags.join(",")),
@@ -342,8 +349,7 @@ fn reads(found: &RehearsalResult) -> Vec<Section> {
         out.push(table("Values that the script read and vramlab does not know: sizes or branches may differ", &others));
     }
     if !numbers.is_empty() {
-        let title =
-            "Numbers that the script read and got zeros for, and checks that vramlab let pass".to_string();
+        let title = "Numbers that the script read and got zeros for, and checks that vramlab let pass".to_string();
         out.push(Section::Details { title, sections: vec![table("", &numbers)] });
     }
     out
@@ -357,7 +363,9 @@ fn not_as_on_a_card(found: &RehearsalResult) -> Option<Section> {
         vec![Cell::Text(one.event.replace('_', " ")), what]
     };
     let rows: Vec<_> = found.not_as_on_a_card.iter().filter(|one| one.can_change_figures()).map(row).collect();
-    (!rows.is_empty()).then(|| Section::Table(Table::new("Where the simulated card differs from a real one", &["event", "what"], rows)))
+    let table = || Section::Table(Table::new("", &["event", "what"], rows.clone()));
+    let title = "Where the simulated card differs from a real one";
+    (!rows.is_empty()).then(|| Section::Details { title: title.into(), sections: vec![table()] })
 }
 
 /// Returns the changes that make it fit.
@@ -384,7 +392,7 @@ fn changes(found: &RehearsalResult) -> Vec<Section> {
 fn more(found: &RehearsalResult) -> Option<Section> {
     let section = match &found.snapshot {
         Some(file) => Section::Command(format!("vramlab open {}", quoted(file))),
-        None => Section::Note("More: --html FILE draws it, --snapshot FILE keeps PyTorch's own snapshot.".into()),
+        None => Section::Note("--html FILE draws a page, and --snapshot FILE keeps PyTorch's snapshot.".into()),
     };
     Some(section).filter(|_| !found.ranks.is_empty())
 }

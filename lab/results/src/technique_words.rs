@@ -35,7 +35,8 @@ mod tests {
         assert_eq!(said(plain), "");
         let qlora = json!({ "lora": 16, "load-in-4bit": true, "checkpoint": "blocks" });
         assert_eq!(said(qlora), "LoRA rank 16, 4-bit weights, checkpointing");
-        let others = json!({ "lora": 8, "dora": true, "load-in-8bit": true, "checkpoint": "1,3", "checkpoint-save": "mm" });
+        let others =
+            json!({ "lora": 8, "dora": true, "load-in-8bit": true, "checkpoint": "1,3", "checkpoint-save": "mm" });
         assert_eq!(said(others), "DoRA rank 8, 8-bit weights, selective checkpointing");
         assert_eq!(
             said(json!({ "freeze": "*,!head", "save-on-cpu": "pinned" })),

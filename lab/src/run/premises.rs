@@ -71,7 +71,7 @@ pub(super) fn all(network: &Network, run: &RunSettings, spec: &RunSpec, of_file:
         }
         Network::Pretrained(checkpoint, _) => {
             of_checkpoint(checkpoint.saved_type(), run.precision, typed.then(|| said_by(spec, "--precision")), &file)
-        },
+        }
         Network::Exported(..) => or_default(typed, true, "--precision", "TYPE"),
         Network::Architecture(_) => or_default(typed, of_file.precision, "--precision", "TYPE"),
     };

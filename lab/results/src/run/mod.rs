@@ -18,6 +18,7 @@ use lab_base::section::{Section, Table};
 use super::command;
 use super::findings::{Findings, settings_table};
 use super::premise;
+use super::technique_words::techniques;
 
 pub use checkpoints::{CheckpointRow, Checkpoints};
 pub(crate) use convolutions::cudnn;
@@ -89,6 +90,11 @@ impl TrainResult {
         let said = |text: String| if text.is_empty() { text } else { format!(", {text}") };
         let batch = self.batch();
         let batch = if batch.is_empty() { batch } else { format!("batch {batch}") };
+        let split = match self.devices.len() {
+            0 => String::new(),
+            devices => format!("split over {devices} devices"),
+        };
+        let techniques = techniques(&self.settings).join(", ");
         // With several devices, the fullest counts.
         let stages = self.devices.iter().map(|stage| &stage.account).chain(self.ranks.iter().map(|rank| &rank.account));
         let most = stages.map(|account| account.peak.bytes).max().or(self.peak.as_ref().map(|peak| peak.bytes));
@@ -98,7 +104,8 @@ impl TrainResult {
             (Some(bytes), None) => format!(": {} at the peak", short(bytes)),
             (None, None) => String::new(),
         };
-        format!("{}{}{}{peak}", self.model(), said(batch), said(self.setting("optimizer")))
+        let parts = [techniques, batch, self.setting("optimizer"), split].map(said).concat();
+        format!("{}{parts}{peak}", self.model())
     }
 
     /// Sections of a run on a device.
@@ -139,7 +146,7 @@ impl TrainResult {
         let zero = if zero.is_empty() { zero } else { format!(", ZeRO-{zero}") };
         match self.setting("data-parallel").as_str() {
             "" | "1" => format!("{what}{zero}"),
-            cards => format!("{what}{zero}, each of {cards} cards"),
+            cards => format!("{what}{zero}, on each of {cards} cards"),
         }
     }
 }
