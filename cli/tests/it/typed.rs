@@ -63,7 +63,7 @@ fn natural_commands_are_taken_or_told_what_is_right() {
     let folder = folder();
     let table = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/typed/commands.tsv")).unwrap();
     let rows: Vec<Vec<&str>> = table.lines().skip(1).map(|line| line.split('\t').collect()).collect();
-    assert!(rows.len() >= 96, "{}", rows.len());
+    assert!(rows.len() >= 140, "{}", rows.len());
     let mut other = String::new();
     for row in &rows {
         let [typed, code, part] = row[..] else { panic!("{row:?}: three columns") };
