@@ -44,7 +44,10 @@ const FLAGS: &[(&[&str], &str)] = &[
     (&["s"], "--sequence 1024"),
     (&["device"], "the card to predict for: --gpu rtx4090; vramlab train has --device"),
     (&["gpu"], "vramlab predict has --gpu; this command reads a file, or uses this machine"),
-    (&["inference", "eval", "generate"], "vramlab counts training; a script of inference is run as it is: vramlab predict infer.py"),
+    (
+        &["inference", "eval", "generate"],
+        "vramlab counts training; a script of inference is run as it is: vramlab predict infer.py",
+    ),
     (&["dry-run"], "every prediction is a dry run; leave it out"),
     (&["no-color", "no-colour"], "--color never"),
     (&["list"], "`vramlab ask` alone lists the questions, `vramlab info models` the networks"),
@@ -185,7 +188,9 @@ fn of_word(word: &str) -> Option<String> {
 fn of_missing(command: &str) -> Option<String> {
     match command {
         "vramlab check" => Some("this makes the file: vramlab check memory.lock.json --update --model gpt2".into()),
-        "vramlab diff" => Some("two files, or two sets of flags: vramlab diff \"gpt2 --batch 4\" \"gpt2 --batch 8\"".into()),
+        "vramlab diff" => {
+            Some("two files, or two sets of flags: vramlab diff \"gpt2 --batch 4\" \"gpt2 --batch 8\"".into())
+        }
         _ => None,
     }
 }

@@ -210,10 +210,12 @@ mod tests {
         assert_eq!(word(&yaml), What::Recipe { flag: "--hf-args", file: yaml, network: Some("gpt2".into()) });
         let axolotl = write("axolotl.yml", "base_model: gpt2\nmicro_batch_size: 4\n");
         assert_eq!(word(&axolotl), What::Recipe { flag: "--recipe", file: axolotl, network: Some("gpt2".into()) });
-        for (word, name) in
-            [("gpt2", "gpt2"), ("meta-llama/Llama-3.1-8B", "llama-3.1-8b"), ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"),
-                ("https://huggingface.co/Qwen/Qwen3-30B-A3B/tree/main", "qwen3-30b-a3b")]
-        {
+        for (word, name) in [
+            ("gpt2", "gpt2"),
+            ("meta-llama/Llama-3.1-8B", "llama-3.1-8b"),
+            ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"),
+            ("https://huggingface.co/Qwen/Qwen3-30B-A3B/tree/main", "qwen3-30b-a3b"),
+        ] {
             assert_eq!(named(word).unwrap(), What::BuiltIn(name.into()));
         }
         assert_eq!(named("python3.12").unwrap(), What::Command(vec!["python3.12".into()]));

@@ -133,6 +133,7 @@ impl Findings for ExplainResult {
         let entries = self.advice.iter().take(MOST).map(entry).collect();
         sections.push(Section::Try(Tries {
             entries,
+            not_here: String::new(),
             ..Tries::none("Try, the most promising first (vramlab ran none of it)")
         }));
         let more = self.advice.iter().skip(MOST).flat_map(|advice| {

@@ -247,7 +247,7 @@ impl FitResult {
         };
         let Some(most) = self.at_best().max(self.largest_with_least_context) else {
             let missing =
-                self.missing_bytes().map_or(String::new(), |bytes| format!(": {} more are needed", short(bytes)));
+                self.missing_bytes().map_or(String::new(), |bytes| format!(", {} more are needed", short(bytes)));
             return format!("No: not even one {unit} fits {place}{missing}");
         };
         let do_not = format!("{} do not", grouped(most as u64 + 1, ' '));

@@ -65,7 +65,8 @@ impl TrainResult {
         if let Some(chosen) = &self.chosen {
             return self.by_rehearsal(prediction, chosen);
         }
-        let mut sections = prediction.why(self.peak.as_ref());
+        let fullest = || self.ranks.iter().map(|rank| &rank.account.peak).max_by_key(|peak| peak.bytes);
+        let mut sections = prediction.why(self.peak.as_ref().or_else(fullest));
         sections.extend(self.interrupted_note());
         sections.extend(self.tries.clone().map(Section::Try));
         sections.extend(prediction.checkpoints.iter().flat_map(Checkpoints::sections));
