@@ -31,7 +31,7 @@ fn a_network_whose_upper_figure_does_not_fit_fits_perhaps() {
     assert!(found["fits"].is_null(), "{}", found["fits"]);
     let unbroken = told.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(told.contains("Perhaps: ") && !told.contains("Yes"), "{told}");
-    assert!(unbroken.contains("`--cudnn ask` the cuDNN of your PyTorch names them"), "{told}");
+    assert!(unbroken.contains("`--cudnn ask` asks the cuDNN of your PyTorch, without a card"), "{told}");
 }
 
 /// torchvision's ConvNeXt-S under autocast, with workspaces of 0: `vramlab rehearse --cudnn none` of torch 2.11 reserves as much where the script
