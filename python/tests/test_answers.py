@@ -34,7 +34,10 @@ class Predictions(InAFolder):
         self.assertEqual(found.peak, sum(found.by_category.values()))
         self.assertLessEqual(found.peak, found.reserved)
         self.assertEqual(found.premises["batch"], "batch 2")
-        self.assertIn("Yes", repr(found))
+        sentence = dict(found.json)["sentence"]
+        self.assertTrue(str(sentence).startswith("Yes: ") and len(str(sentence)) > 80, sentence)
+        self.assertEqual((found.sentence, repr(found)), (sentence, f"<vramlab: {sentence}>"))
+        self.assertIn(f"<strong>{sentence}</strong>", found._repr_html_())
 
     def test_what_does_not_fit_says_what_would(self) -> None:
         found = vramlab.predict("gpt2", batch=64, gpu="rtx4090")

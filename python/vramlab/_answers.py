@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Optional, cast
 
 from . import _picture, schemas
@@ -53,9 +54,15 @@ class Answer:
     def __str__(self) -> str:
         return self.text.rstrip("\n")
 
-    def __repr__(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """The verdict, which the program prints first: one sentence, however wide the terminal is."""
         lines = str(self).splitlines()
-        return f"<vramlab: {lines[0] if lines else 'nothing was printed'}>"
+        rest = takewhile(lambda line: line.startswith("  "), lines[1:])
+        return " ".join([*lines[:1], *(line.strip() for line in rest)])
+
+    def __repr__(self) -> str:
+        return f"<vramlab: {self.sentence or 'nothing was printed'}>"
 
 
 @dataclass(frozen=True, repr=False)

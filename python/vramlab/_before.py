@@ -29,7 +29,7 @@ class Before:
             return
         self._tell(str(found))
         if self._must_fit and found.fits is False:
-            raise DoesNotFit(str(found).splitlines()[0])
+            raise DoesNotFit(found.sentence)
 
     def _tell(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

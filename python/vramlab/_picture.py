@@ -24,6 +24,8 @@ class _Prediction(Protocol):
     """What is drawn of a prediction, whose text is the whole answer."""
 
     @property
+    def sentence(self) -> str: ...
+    @property
     def try_(self) -> Sequence[_Change]: ...
     @property
     def by_category(self) -> dict[str, int]: ...
@@ -58,11 +60,10 @@ def size(count: int) -> str:
 
 def html(prediction: _Prediction) -> str:
     """Returns the picture, the changes to try, and the whole answer folded away, as HTML."""
-    title = str(prediction).splitlines()[0] if str(prediction) else ""
     rows = "".join(map(_row, prediction.try_))
     table = f"<table><tr><th>Try<th>in the script<th>peak<th>left</tr>{rows}</table>" if rows else ""
     text = f"<details><summary>the whole answer</summary><pre>{escape(str(prediction))}</pre></details>"
-    return f"<div><p><strong>{escape(title)}</strong></p>{_bar(prediction)}{table}{text}</div>"
+    return f"<div><p><strong>{escape(prediction.sentence)}</strong></p>{_bar(prediction)}{table}{text}</div>"
 
 
 def _row(change: _Change) -> str:

@@ -86,6 +86,12 @@ const LONG: &[Step] = &[
         args: &["test", "-p", "vramlab-cli", "--test", "it", "--", "--ignored", "cases::"],
         needs: None,
     },
+    // Walks of people with a script: a Python with PyTorch is asked for.
+    Step {
+        name: "walks with PyTorch",
+        args: &["test", "-p", "vramlab-cli", "--test", "it", "--", "--ignored", "walks::"],
+        needs: None,
+    },
     // The program without its features, as backends outside of this repository and the library for C have it.
     Step { name: "library for C alone", args: &["check", "-p", "vramlab-capi"], needs: None },
     // Separate workspace that no other step builds. Needs a C++ compiler for libFuzzer.

@@ -75,7 +75,7 @@ pub(crate) enum Command {
             Example: a config.json of Hugging Face, and its largest batch\n  \
             vramlab predict config.json --gpu rtx4090 --largest")]
     Predict(PredictArgs),
-    /// Find the largest batch (or sequence) for a card, with the law of the peak, verified.
+    /// Find the largest batch (or sequence) for a card, with the formula of the peak, verified.
     #[command(after_help = "Example: the largest batch of GPT-2 on an RTX 4090\n  \
             vramlab fit --model gpt2 --optimizer adamw --gpu rtx4090")]
     Fit(FitArgs),
@@ -89,7 +89,7 @@ pub(crate) enum Command {
     #[cfg(target_os = "linux")]
     #[command(after_help = "Example: does this script fit on an RTX 4090?\n  \
             vramlab rehearse --gpu rtx4090 -- python train.py --batch-size 16\n\n\
-            Example: the largest batch that fits, and the law of the peak\n  \
+            Example: the largest batch that fits, and the formula of the peak\n  \
             vramlab rehearse --gpu rtx4090 -L batch 1,2,4 -- python train.py --batch-size {batch}\n\n\
             Example: two ranks, and PyTorch's snapshot of each\n  \
             vramlab rehearse --gpu a100-40 --gpus 2 --snapshot run.pickle -- torchrun --nproc-per-node 2 train.py")]

@@ -268,7 +268,7 @@ fn words_of(word: &str, found: What, is_named: bool, notes: &mut Vec<String>) ->
         }
         What::Script(_) | What::Command(_) => {
             return Err(Failure::usage(format!(
-                "{word}: vramlab trains its own networks here; rehearse your script: vramlab predict {word}"
+                "{word}: this command takes a network; a script runs on a simulated card: vramlab predict {word}"
             )));
         }
     })
@@ -279,7 +279,7 @@ fn info(mut line: Line<'_>) -> Result<Entered> {
     let Some(&at) = line.positionals(&["show", "cards", "info"]).first() else { return Ok(line.with_own("info")) };
     let topic = line.rest.remove(at).to_string_lossy().into_owned();
     match topic.as_str() {
-        "cards" | "card" | "gpus" => Ok(line.with_own("cards")),
+        "cards" | "card" | "gpus" | "gpu" => Ok(line.with_own("cards")),
         "devices" | "device" | "backends" => Ok(line.with_own("devices")),
         "models" | "model" | "networks" => Ok(line.with_own("models")),
         "experiments" | "questions" | "list" => Ok(line.with_own("list")),

@@ -320,7 +320,7 @@ fn by_task(command: Command, short: bool) -> Command {
         .value_name("WHAT")
         .num_args(0..=1)
         .help(SHORT[0].flags.iter().find(|(name, _)| *name == "largest").map_or("", |(_, words)| *words))
-        .long_help("Find the largest batch that fits, or with --largest sequence the longest sequence, with the law of the peak (the command fit).")
+        .long_help("Find the largest batch that fits, or with --largest sequence the longest sequence, with the formula of the peak (the command fit).")
         .display_order(7)
         .help_heading(Resettable::<Str>::Reset);
     let command = command.arg(largest);

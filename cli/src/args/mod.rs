@@ -163,10 +163,11 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Invocation, Refusal> {
     if let (Command::Rehearse(args), Some((_, matches))) = (&mut cli.command, matches.subcommand()) {
         args.names_card = words::given(matches, "gpu");
     }
-    let set = set::read_set(&cli.command)?;
+    let flags = matches.subcommand_name().and_then(|name| built.find_subcommand(name)).unwrap_or(&built);
+    let set = set::read_set(&cli.command, flags)?;
     let run = run(&cli.command, &files.fields, &set.fields);
     let run = run.map_err(|error| at_its_source(Failure::from(error), &files.sources))?;
-    let run = RunSpec { left_out: files.left_out, ..run };
+    let run = RunSpec { left_out: files.left_out, of_files: files.sources.clone(), ..run };
     let notes = notes.into_iter().chain(files.notes).chain(set.notes).collect();
     Ok(Invocation { cli, run, axes, sources: files.sources, notes })
 }

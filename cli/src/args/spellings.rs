@@ -42,6 +42,7 @@ const NAMES: &[(&str, &[&str])] = &[
     ("precision", &["dtype", "torch-dtype"]),
     ("optimizer", &["optim", "opt"]),
     ("lr", &["learning-rate"]),
+    ("lora", &["lora-r", "lora-rank"]),
     (
         "accumulate",
         &[

@@ -19,17 +19,17 @@ const BITS: &str = "weights of 4 or 8 bits: --load-in-4bit, --load-in-8bit";
 /// Tips for flags that there are not: their names, and what to do.
 const FLAGS: &[(&[&str], &str)] = &[
     (&["qlora"], "--lora 16 --load-in-4bit"),
-    (&["peft", "lora-r", "lora-rank"], "adapters of rank 16: --lora 16"),
-    (&["4bit", "8bit", "bnb", "quantization", "quantize"], BITS),
+    (&["peft"], "adapters of rank 16: --lora 16"),
+    (&["4bit", "8bit", "bnb", "quantization", "quantize", "bits"], BITS),
     (&["lora", "offload", "cpu-offload"], RUN_IT),
-    (&["compile", "torch-compile", "deepspeed", "fsdp", "liger", "flash"], RUN_IT),
+    (&["compile", "torch-compile", "liger", "flash"], RUN_IT),
     (
         &["epochs", "num-train-epochs", "num-epochs"],
         "memory repeats after a few steps, so epochs do not matter; leave the flag out, or give --steps N",
     ),
     (&["memory", "vram", "gpu-memory", "mem"], "give the card or its memory: --gpu rtx4090, --gpu 24GiB"),
     (
-        &["world-size", "num-gpus", "n-gpus", "gpus", "nproc-per-node", "num-processes", "ddp"],
+        &["world-size", "num-gpus", "n-gpus", "gpus", "nproc-per-node", "num-processes", "ddp", "fsdp", "deepspeed"],
         "several cards: --data-parallel N, and --zero STAGE for ZeRO or FSDP",
     ),
     (&["max-batch", "largest-batch", "auto-batch-size", "find-batch-size"], "the largest batch that fits: --largest"),
@@ -39,11 +39,30 @@ const FLAGS: &[(&[&str], &str)] = &[
     ),
     (&["output", "out", "save-to"], "write the answer with --html FILE.html, --json FILE or --export-csv FILE"),
     (&["betas", "eps", "beta1", "beta2"], "this changes no memory; leave it out"),
+    (&["b"], "--batch 8"),
+    (&["g"], "--gpu rtx4090"),
+    (&["s"], "--sequence 1024"),
+    (&["device"], "the card to predict for: --gpu rtx4090; vramlab train has --device"),
+    (&["gpu"], "vramlab predict has --gpu; this command reads a file, or uses this machine"),
+    (
+        &["inference", "eval", "generate"],
+        "vramlab counts training; a script of inference is run as it is: vramlab predict infer.py",
+    ),
+    (&["dry-run"], "every prediction is a dry run; leave it out"),
+    (&["no-color", "no-colour"], "--color never"),
+    (&["list"], "`vramlab ask` alone lists the questions, `vramlab info models` the networks"),
 ];
 
 /// Tips for values: the flag, parts of the value, and what to do.
 const VALUES: &[(&str, &[&str], &str)] = &[
     ("--optimizer", &["8bit", "bnb", "paged", "adafactor", "lion", "muon", "galore", "shampoo", "lomo"], RUN_IT),
+    ("--json", &[""], "--json - prints it, --json answer.json writes a file"),
+    ("--html", &[""], "name the page: --html page.html"),
+    ("--freeze", &[""], "name what is not trained: --freeze 'embed*', or --freeze '*,!head'"),
+    ("--batch", &["auto", "max", "largest"], "the largest batch that fits: --largest"),
+    ("--batch", &[","], "several sizes: -L batch 8,16"),
+    ("--sequence", &[","], "several sizes: -L sequence 512,1024"),
+    ("--gpu", &[","], "one card at a time; vramlab plan compares cards: --gpus rtx4090,rtx3090"),
     ("--precision", &["int8", "int4", "nf4", "fp8", "float8", "4bit", "8bit"], RUN_IT),
     ("--attention", &["flash"], "flash-attn is a library of its own; PyTorch's own fused kernel is --attention sdpa"),
     ("--model", &[".json", ".pt2", ".toml", "/"], "a file or a name of the hub stands alone: vramlab predict WHAT"),
@@ -84,7 +103,9 @@ pub(crate) fn text(mut error: clap::Error, words: &[OsString]) -> String {
     let unknown_command = given(&error, ContextKind::InvalidSubcommand);
     let typed = flag.as_deref().and_then(|flag| flag.split([' ', '=']).next()).unwrap_or_default().to_string();
     let by_hand = match error.kind() {
-        ErrorKind::UnknownArgument => of_flag(&typed),
+        ErrorKind::UnknownArgument if typed.starts_with('-') => of_flag(&typed),
+        ErrorKind::UnknownArgument => of_word(&typed),
+        ErrorKind::MissingRequiredArgument => of_missing(&command_of(&error, words)),
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
             value.as_deref().and_then(|value| of_value(&typed, value))
         }
@@ -152,6 +173,28 @@ fn of_flag(flag: &str) -> Option<String> {
     found.map(|(_, tip)| (*tip).to_string())
 }
 
+/// A further word where none stands.
+fn of_word(word: &str) -> Option<String> {
+    match word {
+        "cards" | "gpus" | "devices" | "models" | "networks" | "experiments" => Some(format!("vramlab info {word}")),
+        _ if Path::new(word).exists() || super::model::names().contains(&word) => {
+            Some("give one network or script at a time".into())
+        }
+        _ => None,
+    }
+}
+
+/// A command without what it needs.
+fn of_missing(command: &str) -> Option<String> {
+    match command {
+        "vramlab check" => Some("this makes the file: vramlab check memory.lock.json --update --model gpt2".into()),
+        "vramlab diff" => {
+            Some("two files, or two sets of flags: vramlab diff \"gpt2 --batch 4\" \"gpt2 --batch 8\"".into())
+        }
+        _ => None,
+    }
+}
+
 fn of_value(flag: &str, value: &str) -> Option<String> {
     let value = value.to_ascii_lowercase();
     let fits = |(of, parts, _): &&(&str, &[&str], &str)| *of == flag && parts.iter().any(|part| value.contains(*part));
@@ -172,6 +215,8 @@ fn of_command(word: &str) -> Option<String> {
         "leak" | "leaks" => "vramlab ask leak, or for your script vramlab predict train.py",
         "estimate-memory" | "profile" | "memory" | "size" => "vramlab predict gpt2 --gpu rtx4090",
         "lora" | "qlora" => "vramlab predict config.json --lora 16 --load-in-4bit",
+        "largest" | "fits" | "max-batch" => "vramlab predict gpt2 --gpu rtx4090 --largest",
+        "version" => "vramlab --version",
         _ => return None,
     };
     Some(tip.into())
@@ -193,7 +238,15 @@ mod tests {
     fn tips_are_right_or_there_are_none() {
         for (words, tip) in [
             ("predict --bacth 4", Some("'--batch'")),
-            ("predict --lora_r 8", Some("--lora 16")),
+            ("predict --peft", Some("--lora 16")),
+            ("predict --fsdp", Some("--zero STAGE")),
+            ("predict --json", Some("--json - prints it")),
+            ("predict --batch 8,16", Some("-L batch 8,16")),
+            ("predict --batch auto", Some("--largest")),
+            ("predict --device cuda", Some("--gpu rtx4090")),
+            ("list models", Some("vramlab info models")),
+            ("check", Some("--update")),
+            ("fits gpt2", Some("--largest")),
             ("predict --bnb-4bit-quant-type nf4", Some("--load-in-4bit")),
             ("predict --cpu-offload", Some("your script does it")),
             ("predict --optimizer galore-adamw8bit", Some("your script does it")),

@@ -103,6 +103,7 @@ impl TrainArgs {
             parallel: self.parallel.spec(),
             begin: BeginSpec { load: self.weights.load.clone(), resume: self.weights.resume.clone() },
             left_out: Vec::new(),
+            of_files: std::collections::BTreeMap::new(),
         }
     }
 }

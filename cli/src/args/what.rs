@@ -43,6 +43,9 @@ pub(super) enum What {
 const STARTERS: [&str; 10] =
     ["python", "torchrun", "accelerate", "deepspeed", "uv", "poetry", "conda", "ipython", "env", "bash"];
 
+/// How the address of a model's page on the hub begins.
+const HUB: [&str; 2] = ["https://huggingface.co/", "https://hf.co/"];
+
 /// The most of a file that is read to find a name in it. Bytes.
 const MOST_READ: u64 = 1 << 20;
 
@@ -59,6 +62,9 @@ pub(super) fn is_starter(word: &str) -> bool {
 /// # Errors
 /// A file of which nothing can be predicted, with what to do with it instead; those of [`elsewhere`].
 pub(super) fn named(word: &str) -> Result<What, Failure> {
+    let page = HUB.iter().find_map(|hub| word.strip_prefix(hub));
+    let model = page.map(|rest| rest.split('/').take(2).collect::<Vec<_>>().join("/"));
+    let word = model.as_deref().unwrap_or(word);
     let path = Path::new(word);
     if path.exists() {
         return file(path);
@@ -204,9 +210,12 @@ mod tests {
         assert_eq!(word(&yaml), What::Recipe { flag: "--hf-args", file: yaml, network: Some("gpt2".into()) });
         let axolotl = write("axolotl.yml", "base_model: gpt2\nmicro_batch_size: 4\n");
         assert_eq!(word(&axolotl), What::Recipe { flag: "--recipe", file: axolotl, network: Some("gpt2".into()) });
-        for (word, name) in
-            [("gpt2", "gpt2"), ("meta-llama/Llama-3.1-8B", "llama-3.1-8b"), ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b")]
-        {
+        for (word, name) in [
+            ("gpt2", "gpt2"),
+            ("meta-llama/Llama-3.1-8B", "llama-3.1-8b"),
+            ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"),
+            ("https://huggingface.co/Qwen/Qwen3-30B-A3B/tree/main", "qwen3-30b-a3b"),
+        ] {
             assert_eq!(named(word).unwrap(), What::BuiltIn(name.into()));
         }
         assert_eq!(named("python3.12").unwrap(), What::Command(vec!["python3.12".into()]));

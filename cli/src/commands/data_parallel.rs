@@ -81,8 +81,8 @@ fn judged(
 }
 
 /// What the result of a divided step does not say.
-const REASON: &str = "the step is divided: each of `ranks` has its own account, and those that are not listed hold the same; meta only counts memory \
-                      and computes nothing";
+const REASON: &str =
+    "each rank has figures of its own, ranks that are not listed hold the same, and the device meta computes nothing";
 
 const SEVERAL: &str = "--data-parallel means several";
 

@@ -27,9 +27,10 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         let one = if of == Quantity::Batch { spec.sized(of, Some(1)) } else { spec.clone() };
         dry_runner().divided(&one)?;
     }
-    let budget_bytes = session.target.budget_bytes()?.ok_or_else(|| {
-        Failure::usage("fit: into what? Name a card or a size with --gpu, or a size with --memory-limit")
-    })?;
+    let budget_bytes = session
+        .target
+        .budget_bytes()?
+        .ok_or_else(|| Failure::usage("on which card? Add --gpu rtx4090, or a size such as --gpu 24GiB"))?;
     let maximum = args.maximum.map_or_else(|| maximum(of, spec, &dry_runner()), Ok)?;
     let mut settings = RunSpec { parallel: spec.parallel.clone(), ..session.in_force.clone() }.fields();
     settings.insert("of".into(), of.name().into());

@@ -186,9 +186,9 @@ impl<'a> Split<'a> {
     /// Returns the result as `vramlab-train-1`: figures of single devices are under `devices`, in the order of the network.
     fn found(&self, in_force: &RunSpec, infos: Vec<DeviceInfo>, result: &PipelineResult) -> TrainResult {
         let computes = infos.iter().all(|info| info.computes);
-        let mut reason = "the network is split: each of `devices` has its own account".to_string();
+        let mut reason = "each device of a split network has figures of its own".to_string();
         if !computes {
-            reason += "; meta only counts memory and computes nothing";
+            reason += ", and the device meta computes nothing";
         }
         let devices = self.names.0.iter().zip(infos).zip(&result.stages);
         TrainResult {

@@ -36,12 +36,12 @@ pub(crate) fn of_one(deviation: Deviation) -> String {
 fn advice(deviation: Deviation) -> &'static str {
     match deviation {
         Deviation::WithoutCudnn => concat!(
-            ". cuDNN's workspaces are not counted: with --cudnn ask, `vramlab predict` counts those that the cuDNN of your PyTorch names. ",
-            "With --cudnn-workspace BYTES each call takes as much (0 is a start)"
+            ". vramlab does not count cuDNN's workspaces: --cudnn ask asks the cuDNN of your PyTorch, ",
+            "and --cudnn-workspace BYTES counts so much for each call (0 is a start)"
         ),
-        Deviation::RecurrentWithoutCudnn => ". With --cudnn-workspace BYTES predict counts them as with cuDNN",
+        Deviation::RecurrentWithoutCudnn => ". --cudnn-workspace BYTES counts them with cuDNN",
         Deviation::AttentionWithoutCudnn => {
-            ". With --cudnn-workspace BYTES it is counted as with cuDNN (BYTES: what a call's plan takes, which only a card tells; 0 is a start)"
+            ". --cudnn-workspace BYTES counts cuDNN's with so much for each call (0 is a start)"
         }
         Deviation::ConvertedOperand => "",
         Deviation::NoAttentionDropout => ". With --attention eager weights are dropped",

@@ -132,8 +132,8 @@ fn a_pipe_is_opened_by_what_is_in_it() {
             assert_eq!((code, text.split_once('\n').unwrap().1), (Some(0), rest), "{source}: {text}");
         }
         for (bytes, part) in [
-            (&message[..], "2.00 GiB were needed"),
-            (&gzipped(message), "2.00 GiB were needed"),
+            (&message[..], "the request needed 2.00 GiB"),
+            (&gzipped(message), "the request needed 2.00 GiB"),
             (&events, "operations"),
         ] {
             let (code, text) = opened(bytes, &["open", source]);

@@ -53,6 +53,7 @@ mod typed;
 mod ui;
 mod view;
 mod viewer;
+mod walks;
 mod warnings;
 mod watch;
 mod weights;

@@ -84,7 +84,7 @@ fn people_read_a_row_per_device() {
         "--full",
     ]);
     fits(&text);
-    for part in ["meta:0", "meta:2", "activation", "crossed the cuts", "2–3"] {
+    for part in ["meta:0", "meta:2", "activation", "sent each other", "2–3"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }

@@ -66,7 +66,7 @@ fn weights_have_the_type_that_the_file_names() {
     let said = refused(2, &wide.words("predict", &[]));
     assert!(said.contains("dtype: \"float64\" weights are not represented"), "{said}");
     let text = unbroken(&done(&wide.words("predict", &["--precision", "fp32", "--sequence", "8"])));
-    assert!(text.contains("float32 (--precision (config.json: float64))"), "{text}");
+    assert!(text.contains("float32 (--precision instead of float64 in config.json)"), "{text}");
 }
 
 #[test]
@@ -89,13 +89,14 @@ fn every_answer_names_type_tokens_and_batch_and_where_each_came_from() {
     assert!(unbroken(&html).contains(&said), "the page does not say it");
     let fit = done(&folder.words("fit", &["--gpu", "1GiB"]));
     assert!(
-        unbroken(&fit)
-            .contains(&format!("vramlab assumes bfloat16 (config.json), {release}, {MAXIMUM}. Without torch.compile.")),
+        unbroken(&fit).contains(&format!(
+            "vramlab assumes bfloat16 (config.json), {release}, {MAXIMUM}. These figures are without torch.compile."
+        )),
         "{fit}"
     );
     let fit = done(&folder.words("fit", &["--gpu", "100MiB", "--of", "sequence", "--precision", "fp32"]));
     let line = format!(
-        "float32 (--precision (config.json: bfloat16)), {release}, batch 1 (default, --batch N). Without torch.compile."
+        "float32 (--precision instead of bfloat16 in config.json), {release}, batch 1 (default, --batch N). These figures are without torch.compile."
     );
     assert!(unbroken(&fit).contains(&line), "{fit}");
     assert_eq!(json(&folder.words("predict", &[]))["settings"]["sequence"], 1024);
@@ -142,7 +143,7 @@ fn autocast_over_weights_in_bfloat16_can_be_said() {
     assert_eq!((weights(&both), weights(&wide) > weights(&both)), (weights(&narrow), true));
     assert_ne!(both["steps"], narrow["steps"], "norms are computed in float32");
     let text = unbroken(&done(&folder.words("predict", &["--sequence", "8", "--precision", "autocast-bf16"])));
-    assert!(text.contains("float32, autocast to bfloat16 (--precision (config.json: bfloat16))"), "{text}");
+    assert!(text.contains("float32, autocast to bfloat16 (--precision instead of bfloat16 in config.json)"), "{text}");
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn experiments_searches_and_scans_are_pages_too() {
     let shown = text(&page);
     assert!(shown.matches("<article").count() == 2 && shown.contains("Adam tracks two values"), "two experiments");
     done(&["fit", "--model", "mlp", "--gpu", "256MiB", "--html", html]);
-    assert!(text(&page).contains("law (asked for)"));
+    assert!(text(&page).contains("formula (requested)"));
     done(&["train", "--model", "mlp", "--backend", "meta", "--steps", "2", "-L", "batch", "8,16,32", "--html", html]);
     assert!(text(&page).contains("allocated, predicted"));
 }

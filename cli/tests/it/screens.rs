@@ -41,7 +41,7 @@ const COMMANDS: [(&[&str], &str); 22] = [
     (&["replay", TRACE], "default_mixed: caching reserves"),
     (&["replay", TRACE, "--compare", "all"], "the least"),
     (&["tune", SNAPSHOT], "PYTORCH_CUDA_ALLOC_CONF="),
-    (&["explain", MESSAGE], "fragmented on GPU 0"),
+    (&["explain", MESSAGE], "free memory of GPU 0 was fragmented"),
     (&["monitor", "--once"], "no training of vramlab runs"),
 ];
 

@@ -376,7 +376,7 @@ fn the_snapshot_of_a_network_of_ones_own_is_told_on_one_screen() {
     let text = done(&["snapshot", "show", &unet]);
     assert!(text.lines().count() <= 22, "{text}");
     fits(&text);
-    assert!(text.contains("Out of memory at entry 413 of 416, in the forward pass: 3 GiB asked for by"), "{text}");
+    assert!(text.contains("train.py:21 forward asked for 3 GiB, in the forward pass, at entry 413 of 416."), "{text}");
     assert!(text.contains("train.py:7 forward (conv2d") && text.contains("activation?"), "{text}");
     assert!(!text.contains("unwind"), "{text}");
     let text = done(&["snapshot", "show", "--full", &unet]);

@@ -12,7 +12,7 @@ use crate::common::{done, refused};
 const CONFIG: &str = r#"{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 96,
     "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 512, "max_position_embeddings": 256, "torch_dtype": "bfloat16"}"#;
 
-struct Server {
+pub(crate) struct Server {
     process: Child,
     port: u16,
     token: String,
@@ -32,7 +32,7 @@ impl Answer {
 }
 
 impl Server {
-    fn start(more: &[&str]) -> Self {
+    pub(crate) fn start(more: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));
         command.args(["--quiet", "ui", "--no-open"]).args(more).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
@@ -81,7 +81,7 @@ impl Server {
         answer.json()
     }
 
-    fn predict(&self, spec: Value) -> Value {
+    pub(crate) fn predict(&self, spec: Value) -> Value {
         self.ask(&json!({ "ask": "predict", "spec": spec }))
     }
 }

@@ -6,6 +6,11 @@ const ALIKE: f64 = 0.8;
 /// Returns the known name most like `name`: one that differs only in case, blanks and hyphens, the shortest that it begins, or one that is spelt
 /// alike.
 pub fn similar<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    all_similar(name, known).first().copied()
+}
+
+/// Returns all known names like `name`, the most alike first.
+pub fn all_similar<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let plain = |text: &str| -> String {
         text.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
     };
@@ -15,9 +20,10 @@ pub fn similar<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         known if wanted.len() > 2 && known.starts_with(&wanted) => 0.99 - 1e-4 * known.len() as f64,
         known => strsim::jaro_winkler(&known, &wanted),
     };
-    let scored = known.into_iter().map(|known| (likeness(known), known));
-    let best = scored.filter(|(score, _)| *score >= ALIKE).max_by(|a, b| a.0.total_cmp(&b.0));
-    best.map(|(_, known)| known)
+    let mut scored: Vec<(f64, &str)> = known.into_iter().map(|known| (likeness(known), known)).collect();
+    scored.retain(|(score, _)| *score >= ALIKE);
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+    scored.into_iter().map(|(_, known)| known).collect()
 }
 
 /// Returns how many letters of a word are wrong, missing, too many or swapped.

@@ -50,7 +50,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use lab_base::error::{Error, Result};
-use lab_base::similar::did_you_mean;
+use lab_base::similar::{similar, slips};
 use memcore::Device;
 use memcore::backend::{DeviceProfile, Meta};
 
@@ -102,6 +102,9 @@ pub fn check_sizes(experiment: &dyn Experiment, sizes: &BTreeMap<String, Vec<usi
     }
 }
 
+/// Most letters by which a name that is proposed differs from the one that was typed.
+const SLIP: usize = 2;
+
 /// Returns the experiment with that name.
 ///
 /// # Errors
@@ -109,7 +112,9 @@ pub fn check_sizes(experiment: &dyn Experiment, sizes: &BTreeMap<String, Vec<usi
 pub fn by_name(name: &str) -> Result<&'static dyn Experiment> {
     ALL.iter().copied().find(|e| e.name() == name).ok_or_else(|| {
         let known: Vec<&str> = ALL.iter().map(|e| e.name()).collect();
-        let like = did_you_mean(name, known.iter().copied());
+        let near = |meant: &&str| meant.starts_with(name) || slips(meant, name) <= SLIP;
+        let like = similar(name, known.iter().copied()).filter(near);
+        let like = like.map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));
         let there = if like.is_empty() { "; there are" } else { " There are" };
         Error::usage(format!("ask {name}"), format!("no such experiment{like}{there} {}", known.join(", ")))
     })

@@ -64,9 +64,14 @@ impl ChosenNetwork {
     /// What was chosen, in sentences.
     pub(super) fn sections(&self) -> Vec<Section> {
         let inputs: Vec<&str> = self.inputs.iter().map(|input| input.name.as_str()).collect();
-        let mut text =
-            format!("Trained: {} of {}, {}.", self.class, self.library, counted(self.parameters, "parameter"));
-        text += &format!(" Loss: {}. Made up: {}, and all weights.", self.loss, inputs.join(", "));
+        let made_up = if inputs.is_empty() { String::new() } else { format!("{} and ", inputs.join(", ")) };
+        let text = format!(
+            "vramlab trained {} of {} ({}), and made up {made_up}all weights. Loss: {}.",
+            self.class,
+            self.library,
+            counted(self.parameters, "parameter"),
+            self.loss
+        );
         let mut sections = vec![Section::Note(text)];
         let head = Some(&self.head).filter(|head| !head.is_empty());
         sections.extend(head.into_iter().chain(&self.notes).map(|note| Section::Note(sentence(note))));

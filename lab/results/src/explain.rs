@@ -108,8 +108,17 @@ impl Findings for ExplainResult {
     const SCHEMA: &'static str = "vramlab-explain-1";
 
     fn title(&self) -> String {
-        let device = self.device.map_or(String::new(), |device| format!(" on GPU {device}"));
-        format!("{}{device}: {}", self.verdict.as_deref().unwrap_or("unknown"), self.wording)
+        let gpu = self.device.map_or("the GPU".into(), |device| format!("GPU {device}"));
+        let cause = match self.verdict.as_deref() {
+            Some("full") => format!("{gpu} was full"),
+            Some("fragmented") => format!("free memory of {gpu} was fragmented"),
+            Some("hopeless") => format!("one request was larger than {gpu}"),
+            Some("refused though free") => format!("{gpu} had room, but its driver refused"),
+            Some("outside the allocator") => format!("something beside PyTorch's tensors found no room on {gpu}"),
+            Some("host memory") => "the computer's own memory was full, not the GPU's".into(),
+            _ => "the message does not say why".into(),
+        };
+        format!("Out of memory: {cause}.")
     }
 
     fn sections(&self) -> Vec<Section> {
@@ -124,12 +133,14 @@ impl Findings for ExplainResult {
         let entries = self.advice.iter().take(MOST).map(entry).collect();
         sections.push(Section::Try(Tries {
             entries,
-            ..Tries::none("Try, first things first (a message alone checks nothing)")
+            not_here: String::new(),
+            ..Tries::none("Try, the most promising first (vramlab ran none of it)")
         }));
         let more = self.advice.iter().skip(MOST).flat_map(|advice| {
             std::iter::once(Section::Note(advice.what.clone())).chain(advice.command.clone().map(Section::Command))
         });
-        sections.push(Section::Note("What each figure of the message means: --full.".into()));
+        sections
+            .push(Section::Note(format!("{} wrote this message. --full explains each of its figures.", self.wording)));
         let sums = self.sums.iter().map(ExplainedSum::in_words).map(Section::Note);
         sections.push(Section::Rest(more.chain([Section::Table(figures)]).chain(sums).collect()));
         sections

@@ -1,7 +1,7 @@
 //! The largest size that fits (`vramlab-fit-1`), with the law of the peak, and the runs that verify it.
 
 use lab_analysis::fit::{Fit, Law, Piece, Stretch, Tried, outline};
-use lab_base::figures::{counted, lacking, short};
+use lab_base::figures::{counted, grouped, lacking, short};
 use lab_base::section::{Cell, Chart, Section, Series, Shape, Table, Tries};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -241,22 +241,21 @@ impl FitResult {
     /// The answer: what fits into which memory.
     fn answer(&self) -> String {
         let (unit, budget) = (self.unit(), short(self.budget_bytes));
-        let place = self.card.as_ref().map_or(budget.clone(), |card| format!("{} ({budget} for tensors)", card.title));
+        let place = match &self.card {
+            Some(card) => format!("on the {} ({budget} for tensors)", card.title),
+            None => format!("into {budget}"),
+        };
         let Some(most) = self.at_best().max(self.largest_with_least_context) else {
             let missing =
-                self.missing_bytes().map_or(String::new(), |bytes| format!(": {} more are needed", short(bytes)));
-            return format!("No: not even one {unit} fits into {place}{missing}");
+                self.missing_bytes().map_or(String::new(), |bytes| format!(", {} more are needed", short(bytes)));
+            return format!("No: not even one {unit} fits {place}{missing}");
         };
-        let do_not = format!("{} do not", counted(most as u64 + 1, unit));
+        let do_not = format!("{} do not", grouped(most as u64 + 1, ' '));
         let Some(largest) = self.largest else {
-            return format!(
-                "Perhaps: {}{} fit into {place}, {do_not}",
-                counted(most as u64, unit),
-                self.on_each_card()
-            );
+            return format!("Perhaps: {}{} fit {place}, {do_not}", counted(most as u64, unit), self.on_each_card());
         };
         let verb = if largest == 1 { "fits" } else { "fit" };
-        let fit = format!("{}{} {verb} into {place}", counted(largest as u64, unit), self.on_each_card());
+        let fit = format!("{}{} {verb} {place}", counted(largest as u64, unit), self.on_each_card());
         let perhaps = if most > largest { format!(", {most} perhaps") } else { String::new() };
         match self.at_maximum {
             true => format!("{fit}{perhaps}; the search ended there"),
@@ -270,16 +269,16 @@ impl FitResult {
         if !self.gaps.is_empty() {
             let gaps: Vec<String> = self.gaps.iter().map(usize::to_string).collect();
             let fail = if self.largest_without_cudnn.is_some() { "perhaps fail" } else { "fail" };
-            sentences.push(format!("But {} {fail}: what is reserved does not rise with every step.", gaps.join(", ")));
+            sentences.push(format!("But {} {fail}: reserved memory does not rise with every step.", gaps.join(", ")));
         }
         if let Some(most) = self.at_best().filter(|most| Some(*most) > self.largest) {
             sentences.push(match self.cudnn_version {
                 Some(version) => format!(
-                    "{} named the workspaces. A card may need more, so {} may fail.",
+                    "{} told its workspaces. A card may need more, so {} may fail.",
                     cudnn(version),
                     sizes(self.largest.unwrap_or(0) + 1, most)
                 ),
-                None => "Only a card tells how much memory cuDNN needs. Your PyTorch's cuDNN names it without one: `--cudnn ask`.".into(),
+                None => "Only cuDNN knows how much memory its convolutions need. `--cudnn ask` asks the one of your PyTorch, without a card.".into(),
             });
         }
         sentences
@@ -293,7 +292,7 @@ impl FitResult {
         let holds = |from: usize, to: usize| (from..=to).contains(&size);
         let others = |n: usize| match n {
             0 => String::new(),
-            n => format!(" The law has {} elsewhere.", counted(n as u64, "further piece")),
+            n => format!(" Other sizes have {}: --full.", counted(n as u64, "other formula")),
         };
         if let Some(stretches) = &self.law.outline {
             let one = stretches.iter().find(|one| holds(one.from, one.to) && one.to > one.from)?;
@@ -301,9 +300,9 @@ impl FitResult {
             let within =
                 if one.off_bytes == 0 { "exactly".into() } else { format!("to within {}", short(one.off_bytes)) };
             return Some(format!(
-                "Law: from {} to {} the peak is {} + {} per {}, {within}.{}",
+                "From {} to {} the peak is {} + {} per {}, {within}.{}",
                 one.from,
-                one.to,
+                counted(one.to as u64, self.unit()),
                 signed(constant),
                 signed(one.slope),
                 self.unit(),
@@ -312,9 +311,9 @@ impl FitResult {
         }
         let one = self.law.pieces.iter().find(|one| holds(one.from, one.to) && one.to > one.from && one.square == 0)?;
         Some(format!(
-            "Law: from {} to {} the peak is {} + {} per {}, exactly.{}",
+            "From {} to {} the peak is {} + {} per {}, exactly.{}",
             one.from,
-            one.to,
+            counted(one.to as u64, self.unit()),
             signed(one.constant),
             signed(one.slope),
             self.unit(),
@@ -334,16 +333,18 @@ impl FitResult {
         let pieces = counted(law.pieces.len() as u64, "piece");
         let law = match (law.complete, &law.outline) {
             (true, Some(_)) => format!(
-                "The law gives the bytes requested at the peak, as closely as it says; --json has it exactly, for every {of}, in {pieces}; {runs}."
+                "The formula gives the bytes requested at the peak, as closely as it says. --json has it exactly, for every {of}, in {pieces} ({runs})."
             ),
             (true, None) => {
-                format!("The law gives the bytes requested at the peak, exactly, for every {of} in it; {runs}.")
+                format!(
+                    "The formula gives the bytes requested at the peak exactly, for every {of} in the table ({runs})."
+                )
             }
             (false, _) => {
-                format!("The law has gaps: sizes between those that it names follow no formula that {runs} could find.")
+                format!("The formula has gaps: {runs} found none for the sizes between those of the table.")
             }
         };
-        law + " Allocated bytes add the rounding of blocks, reserved bytes the cache; a run fails when emptying the cache does not give enough."
+        law + " Allocated bytes add the rounding of blocks, and reserved bytes the cache. A run fails when emptying the cache does not give enough."
     }
 
     /// The law in stretches, short enough to remember.
@@ -364,7 +365,7 @@ impl FitResult {
     }
 
     fn title_of_law(&self) -> String {
-        format!("The law: bytes asked for at the peak, by {}", self.of)
+        format!("The formula: bytes requested at the peak, by {}", self.of)
     }
 
     /// A table of the sizes for which each formula holds.
@@ -389,7 +390,7 @@ impl FitResult {
     fn runs(&self, all: bool) -> Table {
         let largest = self.at_best().unwrap_or(1);
         let shown = |run: &&TriedSize| all || run.size.abs_diff(largest) <= AROUND || run.size == 1;
-        let columns = [&self.of, "under that limit", "law", "allocated", "reserved"];
+        let columns = [&self.of, "under that limit", "formula", "allocated", "reserved"];
         let rows = self.runs.iter().filter(shown).map(TriedSize::row).collect();
         Table::new("Verified: runs on a device of that size", &columns, rows)
     }
@@ -400,11 +401,11 @@ impl FitResult {
         };
         let series = |name: &str, points, color, shape| Series { name: name.into(), points, color, shape };
         Chart {
-            title: format!("The peak by {}: the law, and the runs that verify it", self.of),
+            title: format!("The peak by {}: the formula, and the runs that verify it", self.of),
             x: self.of.clone(),
             labels: Vec::new(),
             series: vec![
-                series("law (asked for)", self.law.line(), 0, Shape::Predicted),
+                series("formula (requested)", self.law.line(), 0, Shape::Predicted),
                 series("allocated", measured(|run| run.peak_allocated_bytes), 0, Shape::Dots),
                 series("reserved", measured(|run| run.peak_reserved_bytes), 1, Shape::Dots),
             ],
@@ -422,7 +423,7 @@ impl Findings for FitResult {
             |name: &str| self.settings.get(name).filter(|value| !value.is_null()).map(plain).unwrap_or_default();
         let names = ["model", "model-file"].map(setting);
         let model = names.iter().find(|name| !name.is_empty()).cloned().unwrap_or_default();
-        let what = premise::what(&model, &self.premises, &setting("accumulate"), &setting("optimizer"));
+        let what = premise::what(&model, &self.premises, &self.settings);
         format!("{}: {what}", self.answer())
     }
 
@@ -440,10 +441,10 @@ impl Findings for FitResult {
         ];
         more.extend([law, self.runs(false)].map(Section::Table));
         more.push(Section::Note(self.reading()));
-        sections.push(Section::Details { title: "The law, and the runs that verify it".into(), sections: more });
+        sections.push(Section::Details { title: "The formula, and the runs that verify it".into(), sections: more });
         sections.push(Section::Drawing(self.curve()));
         let exactly = vec![Section::Table(self.pieces()), Section::Table(self.runs(true))];
-        sections.push(Section::Details { title: "The law exactly, and every run".into(), sections: exactly });
+        sections.push(Section::Details { title: "The formula exactly, and every run".into(), sections: exactly });
         sections.push(again(&["fit"], &self.settings));
         sections
     }

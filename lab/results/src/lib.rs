@@ -48,6 +48,7 @@ mod self_check;
 mod shard;
 mod snapshot;
 mod snapshot_diff;
+mod technique_words;
 mod tune;
 pub mod view;
 mod watch;

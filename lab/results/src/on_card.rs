@@ -57,9 +57,9 @@ impl PartOnCard {
         Range { lower: self.lower_bytes, expected: self.expected_bytes, upper: self.upper_bytes }
     }
 
-    /// `CUDA context 462 to 515 MiB`; one figure where they are the same in words.
+    /// `462 to 515 MiB CUDA context`; one figure where they are the same in words.
     fn in_words(&self) -> String {
-        format!("{} {}", self.name, between(self.lower_bytes, self.upper_bytes))
+        format!("{} {}", between(self.lower_bytes, self.upper_bytes), self.name)
     }
 }
 
@@ -151,24 +151,28 @@ impl OnCard {
     /// Says what would tell whether a run fits whose figures lie on both sides.
     pub(super) fn what_settles_it(&self, knows_context: bool) -> String {
         let mut ways = Vec::new();
+        if self.basis == Basis::WorkspacesBounded {
+            ways.push("add `--cudnn ask`".to_string());
+        }
+        ways.push("train three steps on the card".into());
         if self.figures_of == "process" {
-            let seen = if knows_context { "" } else { ", which is not known of this card" };
+            let unknown = if knows_context { "" } else { " (nobody measured it on this card)" };
             ways.push(format!(
-                "the CUDA context on your card{seen}: `nvidia-smi` beside a Python that holds one tensor"
+                "read the CUDA context{unknown} from `nvidia-smi` while a Python holds one tensor on the card"
             ));
         }
-        if self.basis == Basis::WorkspacesBounded {
-            ways.push("`--cudnn ask`".into());
-        }
-        ways.push("three steps on the card".into());
-        format!("What settles it: {}.", ways.join(", or "))
+        format!("To find out, {}.", ways.join(", or "))
     }
 
-    /// The parts in a sentence: `A card holds tensors 16.59 GiB, …`.
+    /// The parts in a sentence: `The card holds 16.59 GiB tensors, …`.
     pub(super) fn in_words(&self) -> String {
         let parts: Vec<String> =
             self.parts.iter().filter(|part| part.upper_bytes > 0).map(PartOnCard::in_words).collect();
-        format!("On a card: {}.", parts.join(" + "))
+        let parts = match parts.split_last() {
+            Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+            _ => parts.concat(),
+        };
+        format!("The card holds {parts}.")
     }
 }
 

@@ -3,6 +3,9 @@
 use lab_base::section::Section;
 use serde::{Deserialize, Serialize};
 
+use super::findings::{Settings, file_name, plain};
+use super::technique_words::techniques;
+
 /// A premise: the type, the tokens or the batch, with its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Premise {
@@ -26,13 +29,15 @@ pub(super) fn section(premises: &[Premise]) -> Option<Section> {
     Some(Section::Note(line(premises))).filter(|_| !premises.is_empty())
 }
 
-/// The run in a few words: `config.json, batch 4 × 2 048 tokens, bfloat16, adamw`. Values that are not among the premises are left out.
-pub(super) fn what(model: &str, premises: &[Premise], accumulate: &str, optimizer: &str) -> String {
+/// The run in a few words: `config.json, LoRA rank 16, batch 4 × 2 048 tokens, bfloat16, adamw`. Values that are not among the premises are left out.
+pub(super) fn what(model: &str, premises: &[Premise], settings: &Settings) -> String {
     let value = |name: &str| premises.iter().find(|premise| premise.name == name).map(|premise| premise.value.as_str());
+    let setting = |name: &str| settings.get(name).filter(|value| !value.is_null()).map(plain).unwrap_or_default();
     let size: Vec<&str> = [value("batch"), value("tokens")].into_iter().flatten().collect();
-    let parts = if matches!(accumulate, "" | "1") { String::new() } else { format!(", {accumulate} micro-batches") };
-    let model = model.rsplit(['/', '\\']).next().unwrap_or(model);
-    let rest = [size.join(" × ") + &parts, value("precision").unwrap_or_default().into(), optimizer.into()];
-    let rest = rest.into_iter().filter(|part| !part.is_empty());
-    std::iter::once(model.to_string()).chain(rest).collect::<Vec<String>>().join(", ")
+    let accumulate = setting("accumulate");
+    let parts =
+        if matches!(accumulate.as_str(), "" | "1") { String::new() } else { format!(", {accumulate} micro-batches") };
+    let rest = [size.join(" × ") + &parts, value("precision").unwrap_or_default().into(), setting("optimizer")];
+    let named = std::iter::once(file_name(model).to_string()).chain(techniques(settings)).chain(rest);
+    named.filter(|part| !part.is_empty()).collect::<Vec<String>>().join(", ")
 }

@@ -17,19 +17,19 @@ pub(super) fn exactness(found: &RehearsalResult) -> Option<String> {
     let reasons = format!("{}{more}", first.join("; "));
     let how = match (found.exact, found.exact_to) {
         (true, _) if numbers || assumed => {
-            "Exact, if the unknown numbers that the script read (losses, say) are finite and only go to a log: --full lists them."
+            "These figures are exact if the script only logs the numbers that it reads, such as losses: vramlab does not compute them (--full lists where)."
                 .to_string()
         }
-        (true, _) => "Exact: nothing unknown, and nothing that differs from a card, can have changed a size.".to_string(),
+        (true, _) => "These figures are exact: nothing that vramlab does not know can have changed a size.".to_string(),
         (false, Some(bytes)) => format!(
-            "Allocated bytes are exact to {}, because {reasons}. Reserved bytes may be off by more: see the range.",
+            "Allocated memory may be off by {}, because {reasons}. Reserved memory may be off by more: see the range.",
             short(bytes)
         ),
-        (false, None) if !found.inexact.is_empty() => format!("Not exact, because {reasons}."),
+        (false, None) if !found.inexact.is_empty() => format!("These figures are not exact, because {reasons}."),
         (false, None) => return None,
     };
     Some(match found.runs {
-        2 => format!("{how} The script compiles, so it was run twice; the second run, with warm caches, counts."),
+        2 => format!("{how} The script compiles, so vramlab ran it twice, and counts the second run."),
         _ => how,
     })
 }
@@ -73,11 +73,14 @@ mod tests {
         let with =
             |exact, exact_to, inexact| RehearsalResult { exact, exact_to, inexact, ..RehearsalResult::default() };
         let bounded = exactness(&with(false, Some(12 << 20), vec![reason(Some(12 << 20))])).unwrap();
-        let expected = "Allocated bytes are exact to 12 MiB, because workspaces are not known. Reserved bytes may be off by more: see the range.";
+        let expected = "Allocated memory may be off by 12 MiB, because workspaces are not known. Reserved memory may be off by more: see the range.";
         assert_eq!(bounded, expected);
         let open = exactness(&with(false, None, vec![reason(None), reason(None), reason(None)])).unwrap();
-        assert!(open.starts_with("Not exact, because workspaces") && open.ends_with("; 1 more: --full."), "{open}");
-        assert!(exactness(&with(true, Some(0), vec![])).unwrap().starts_with("Exact: "));
+        assert!(
+            open.starts_with("These figures are not exact, because workspaces") && open.ends_with("; 1 more: --full."),
+            "{open}"
+        );
+        assert!(exactness(&with(true, Some(0), vec![])).unwrap().starts_with("These figures are exact: "));
         assert_eq!(exactness(&with(false, None, vec![])), None, "no step was seen, or the script failed");
     }
 

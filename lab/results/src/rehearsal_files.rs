@@ -21,7 +21,7 @@ pub(super) fn sections(found: &RehearsalResult) -> Vec<Section> {
 
 fn made_up(found: &RehearsalResult) -> Option<Section> {
     let names = (!found.made_up.is_empty()).then(|| first(&found.made_up))?;
-    Some(Section::Note(format!("Made up, because it is not on this machine: {names}.")))
+    Some(Section::Note(format!("vramlab made up what is not on this machine: {names}.")))
 }
 
 /// Says what the script wanted from a network and did not get, and what helps.
@@ -52,11 +52,11 @@ fn withheld(found: &RehearsalResult) -> Option<Section> {
     let first: Vec<&str> = found.withheld.iter().take(FIRST).map(String::as_str).collect();
     let more = if found.withheld_count as usize > first.len() { ", …" } else { "" };
     let place = match &found.kept_in {
-        Some(folder) => format!("kept in {folder}"),
-        None => "thrown away; --keep-outputs DIR keeps files".into(),
+        Some(folder) => format!("vramlab kept them in {folder}."),
+        None => "vramlab threw them away (--keep-outputs DIR keeps files).".into(),
     };
     let count = counted(found.withheld_count, "output");
-    Some(Section::Note(format!("{count} withheld ({place}): {}{more}", first.join(", "))))
+    Some(Section::Note(format!("The script wrote {count}: {}{more}. {place}", first.join(", "))))
 }
 
 /// Joins the first names.
@@ -72,10 +72,11 @@ fn changed(found: &RehearsalResult) -> Option<Section> {
 
 fn refused(found: &RehearsalResult) -> Option<Section> {
     let (aims, paths): (Vec<String>, Vec<String>) = found.refused.iter().cloned().partition(|one| is_aim(one));
-    let changes = (!paths.is_empty()).then(|| format!("because no copy could be made: changes of {}", first(&paths)));
-    let aims = (!aims.is_empty()).then(|| format!("because it leaves the run: {}", first(&aims)));
+    let changes = (!paths.is_empty())
+        .then(|| format!("vramlab could make no copy, and did not allow changes of {}", first(&paths)));
+    let aims = (!aims.is_empty()).then(|| format!("vramlab did not let this leave the run: {}", first(&aims)));
     let all: Vec<String> = [changes, aims].into_iter().flatten().collect();
-    (!all.is_empty()).then(|| Section::Note(format!("Refused, {}.", all.join("; "))))
+    (!all.is_empty()).then(|| Section::Note(format!("{}.", all.join(". "))))
 }
 
 /// True for what a script aimed at processes outside of the run, or at other machines (`--offline`). Paths begin with a slash.
@@ -85,7 +86,7 @@ fn is_aim(refused: &str) -> bool {
 
 fn contacted(found: &RehearsalResult) -> Option<Section> {
     let names = (!found.contacted.is_empty()).then(|| first(&found.contacted))?;
-    Some(Section::Note(format!("Contacted outside of the run: {names}.")))
+    Some(Section::Note(format!("The script contacted others: {names}.")))
 }
 
 #[cfg(test)]
@@ -102,11 +103,11 @@ mod tests {
             }
         };
         let (path, signal) = ("/home/me/model.pt", "signal 9 to process 7 (python)");
-        assert_eq!(said(&[path]), "Refused, because no copy could be made: changes of /home/me/model.pt.");
-        assert_eq!(said(&[signal]), "Refused, because it leaves the run: signal 9 to process 7 (python).");
+        assert_eq!(said(&[path]), "vramlab could make no copy, and did not allow changes of /home/me/model.pt.");
+        assert_eq!(said(&[signal]), "vramlab did not let this leave the run: signal 9 to process 7 (python).");
         assert_eq!(
             said(&[path, signal]),
-            "Refused, because no copy could be made: changes of /home/me/model.pt; because it leaves the run: signal 9 to process 7 (python)."
+            "vramlab could make no copy, and did not allow changes of /home/me/model.pt. vramlab did not let this leave the run: signal 9 to process 7 (python)."
         );
         assert_eq!(said(&[]), "None");
     }

@@ -39,19 +39,28 @@ pub(super) fn in_words(found: &RehearsalResult) -> Option<String> {
     let holder = || growth.lines.first().map_or(String::new(), |line| format!(", held by {}", line.held_in_words()));
     Some(match growth.trend.as_str() {
         "flat" => format!(
-            "Memory is flat: step {} requested what step {} did, and left the same.",
+            "Memory does not grow: step {} requested and kept the same as step {}.",
             growth.steps,
             growth.steps - 1
         ),
-        "bounded" => format!("Memory is bounded: in {steps} that differ, nothing kept growing."),
+        "bounded" => format!("Memory does not keep growing, over {steps} that differ."),
         "slow" => format!("Memory grows by {per} a step, {}.", slowly(growth)),
-        "leak" => format!("It leaks: memory grew {per} a step over {steps}{}.{full}", holder()),
+        "leak" => format!("It leaks: memory grew {per} a step over {steps}{}.{full}{}", holder(), remedy(growth)),
         "may_fill" => format!("Perhaps: memory grew {per} a step over {steps}{}.{full}", holder()),
         "cycles" => format!(
             "Perhaps: memory grew {per} a step over {steps} in reference cycles, which only Python's garbage collector frees.{full}"
         ),
-        _ => format!("Whether memory grows is not known: {steps} are too few to tell."),
+        _ => format!("Whether memory grows is not known after {steps}."),
     })
+}
+
+/// Says what to do about a container that keeps tensors of every step.
+fn remedy(growth: &RehearsedGrowth) -> &'static str {
+    let holder = growth.lines.first().and_then(|line| line.holder.as_deref()).unwrap_or_default();
+    match ["list ", "dict ", "deque "].iter().any(|kind| holder.starts_with(kind)) {
+        true => " Keep numbers there (.item(), .detach().cpu()), or clear it.",
+        false => "",
+    }
 }
 
 fn slowly(growth: &RehearsedGrowth) -> String {
@@ -116,7 +125,7 @@ mod tests {
         };
         let found = rehearsal(growth);
         let expected = "It leaks: memory grew 5 MiB a step over 20 steps, held by list preds, train.py:12. The card is full at \
-                        about step 4 912 if it goes on so.";
+                        about step 4 912 if it goes on so. Keep numbers there (.item(), .detach().cpu()), or clear it.";
         assert_eq!(in_words(&found).as_deref(), Some(expected));
         assert_eq!((found.fits, found.fits_so_far()), (None, Some(true)));
         assert!(lines(&found).is_some());
@@ -129,6 +138,6 @@ mod tests {
             assert!(open(&found).is_none() && lines(&found).is_none() && found.fits_so_far().is_none(), "{trend}");
         }
         let found = rehearsal(RehearsedGrowth { trend: "unseen".into(), steps: 1, ..RehearsedGrowth::default() });
-        assert_eq!(in_words(&found).as_deref(), Some("Whether memory grows is not known: 1 step are too few to tell."));
+        assert_eq!(in_words(&found).as_deref(), Some("Whether memory grows is not known after 1 step."));
     }
 }

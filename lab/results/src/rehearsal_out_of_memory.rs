@@ -21,7 +21,7 @@ pub(super) fn why_not(found: &RehearsalResult) -> String {
     };
     let of_rank = if found.ranks.len() > 1 { format!(" of rank {}", rank.rank) } else { String::new() };
     format!(
-        "in step {}{of_rank}, {} asked for {} when PyTorch had allocated {} and reserved {} of {}",
+        "in step {}{of_rank}, where {} asked for {} when PyTorch had allocated {} and reserved {} of {}",
         oom.steps + 1,
         oom.place,
         short(oom.requested),

@@ -99,7 +99,7 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
     }
     out.extend(found.world.as_ref().and_then(not_started));
     if let Some(rank) = largest(found) {
-        let when = if rank.oom.is_some() { "When memory ran out" } else { "At the peak of requested bytes" };
+        let when = if rank.oom.is_some() { "When memory ran out" } else { "At the peak, by line of the script" };
         // What is drawn is what is told: the run with enough memory, if there was one.
         match found.with_memory_enough.as_ref().filter(|needs| needs.fits == Some(true) && !needs.at_peak.is_empty()) {
             Some(needs) => {
@@ -114,16 +114,34 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
     }
     out.extend(changes(found));
     // What the answer rests on comes last.
-    out.extend(found.peaks().map(|peaks| Section::Note(found.figures_of(peaks).in_words())));
-    out.extend(exactness(found).map(Section::Note));
-    if !found.not_reached.is_empty() {
-        out.push(Section::Note(format!("The script did not get as far as: {}.", found.not_reached.join(", "))));
+    if let Some(figures) = found.peaks().map(|peaks| found.figures_of(peaks)) {
+        let is_open = found.fits.is_some() && found.fits_surely().is_none();
+        out.extend(is_open.then(|| Section::Note(figures.what_settles_it(true))));
+        out.push(Section::Note(figures.in_words()));
     }
+    out.extend(exactness(found).map(Section::Note));
+    out.extend(not_reached(found).map(Section::Note));
     out.extend(reads(found));
     out.extend(not_as_on_a_card(found));
     out.extend(rehearsal_files::sections(found));
     out.extend(more(found));
     out
+}
+
+/// Names what the script may do after the steps that were run, and the flag that waits for it.
+fn not_reached(found: &RehearsalResult) -> Option<String> {
+    let names = (!found.not_reached.is_empty()).then(|| found.not_reached.join(", no "))?;
+    let waited = [("evaluation", "eval"), ("saving", "save"), ("generation", "generate")];
+    let flags: Vec<&str> = waited
+        .iter()
+        .filter(|(name, _)| found.not_reached.iter().any(|one| one == name))
+        .map(|(_, flag)| *flag)
+        .collect();
+    let how = match flags[..] {
+        [] => String::new(),
+        _ => format!(" vramlab waits for it with --until-seen {}.", flags.join(",")),
+    };
+    Some(format!("These steps had no {names}, which may need more.{how}"))
 }
 
 /// Returns the verdict, which comes first.
@@ -167,10 +185,10 @@ fn not_started(world: &RehearsedWorld) -> Option<Section> {
     let first = spans(&absent);
     let names = if first.len() > SPANS { format!("{}, …", first[..SPANS].join(", ")) } else { first.join(", ") };
     Some(Section::Note(format!(
-        "Of {}, {} were not started: {names}. Sizes are as if they ran. Where what they would send decides something, they \
-         are taken to send what a started rank sends, and that is listed.",
+        "vramlab started {} of {}, without {names}. Sizes are as if all ran. Where a value of an absent rank decides something, \
+         vramlab takes that of a started one, and lists it.",
+        world.started.len(),
         counted(world.size.into(), "rank"),
-        absent.len(),
     )))
 }
 
@@ -328,11 +346,10 @@ fn reads(found: &RehearsalResult) -> Vec<Section> {
     };
     let mut out = Vec::new();
     if !others.is_empty() {
-        out.push(table("Unknown values that the script read: sizes or branches may differ", &others));
+        out.push(table("Values that the script read and vramlab does not know: sizes or branches may differ", &others));
     }
     if !numbers.is_empty() {
-        let title =
-            "Unknown numbers that the script read, and checks that were taken to pass: it got zeros".to_string();
+        let title = "Numbers that the script read and got zeros for, and checks that vramlab let pass".to_string();
         out.push(Section::Details { title, sections: vec![table("", &numbers)] });
     }
     out
@@ -346,7 +363,9 @@ fn not_as_on_a_card(found: &RehearsalResult) -> Option<Section> {
         vec![Cell::Text(one.event.replace('_', " ")), what]
     };
     let rows: Vec<_> = found.not_as_on_a_card.iter().filter(|one| one.can_change_figures()).map(row).collect();
-    (!rows.is_empty()).then(|| Section::Table(Table::new("Different from a card", &["event", "what"], rows)))
+    let table = || Section::Table(Table::new("", &["event", "what"], rows.clone()));
+    let title = "Where the simulated card differs from a real one";
+    (!rows.is_empty()).then(|| Section::Details { title: title.into(), sections: vec![table()] })
 }
 
 /// Returns the changes that make it fit.
@@ -373,7 +392,7 @@ fn changes(found: &RehearsalResult) -> Vec<Section> {
 fn more(found: &RehearsalResult) -> Option<Section> {
     let section = match &found.snapshot {
         Some(file) => Section::Command(format!("vramlab open {}", quoted(file))),
-        None => Section::Note("More: --html FILE draws it, --snapshot FILE keeps PyTorch's own snapshot.".into()),
+        None => Section::Note("--html FILE draws a page, and --snapshot FILE keeps PyTorch's snapshot.".into()),
     };
     Some(section).filter(|_| !found.ranks.is_empty())
 }
@@ -386,7 +405,7 @@ mod tests {
     fn ranks_that_were_not_started_are_named() {
         let world = RehearsedWorld { size: 8, started: vec![0, 3, 7] };
         let Some(Section::Note(text)) = not_started(&world) else { panic!("five are missing") };
-        assert!(text.starts_with("Of 8 ranks, 5 were not started: 1, 2, 4 to 6."), "{text}");
+        assert!(text.starts_with("vramlab started 3 of 8 ranks, without 1, 2, 4 to 6."), "{text}");
         assert!(not_started(&RehearsedWorld { size: 2, started: vec![0, 1] }).is_none());
     }
 

@@ -32,6 +32,8 @@ pub(super) struct Answer {
     pub(super) torch: String,
     pub(super) cards: Vec<Card>,
     pub(super) seen: Seen,
+    /// True if transformers' code for generating texts is loaded.
+    pub(super) can_generate: bool,
     pub(super) held: Vec<Held>,
     /// Start and end of each backward pass, in microseconds. A pass that did not end has no end.
     pub(super) backward: Vec<(i64, Option<i64>)>,

@@ -120,7 +120,7 @@ pub(super) fn not_reached(followed: &Followed, answers: &[Answer]) -> Vec<String
     let all = [
         ("evaluation", seen(|answer| answer.seen.evaluation)),
         ("saving", seen(|answer| answer.seen.saving)),
-        ("generation", seen(|answer| answer.seen.generation)),
+        ("generation", seen(|answer| answer.seen.generation) || !seen(|answer| answer.can_generate)),
         ("batches of other shapes", false),
     ];
     all.iter().filter(|(_, seen)| !seen).map(|(name, _)| (*name).to_string()).collect()

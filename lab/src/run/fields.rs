@@ -124,6 +124,7 @@ impl RunSpec {
         changed.model.usual_release = self.model.usual_release;
         changed.model.graph.clone_from(&self.model.graph);
         changed.left_out.clone_from(&self.left_out);
+        changed.of_files.clone_from(&self.of_files);
         keep(&mut changed.model.model_file, &self.model.model_file);
         keep(&mut changed.model.adversary, &self.model.adversary);
         keep(&mut changed.begin.load, &self.begin.load);

@@ -8,7 +8,7 @@ use lab_results::Premise;
 use lab_training::{Precision, RunSettings};
 
 use super::network::Network;
-use super::spec::{ModelSpec, RunSpec};
+use super::spec::RunSpec;
 
 /// Precision of a run unless a flag sets another: that of the model file, or the type in which a checkpoint is loaded.
 ///
@@ -46,9 +46,10 @@ pub(super) struct OfFile {
 }
 
 /// The release of transformers that counts, and why; beside it the one that saved the file, if it is another.
-fn of_transformers(model: &ModelSpec, file: &str, saved_by: Option<Release>) -> Premise {
+fn of_transformers(spec: &RunSpec, file: &str, saved_by: Option<Release>) -> Premise {
+    let model = &spec.model;
     let release = model.release();
-    let why = if model.transformers.is_some() { "--transformers".into() } else { model.usual_release.reason() };
+    let why = if model.transformers.is_some() { said_by(spec, "--transformers") } else { model.usual_release.reason() };
     let saved = saved_by.filter(|saved| *saved != release).map(|saved| format!("; {saved} saved {file}"));
     let source = why + &saved.unwrap_or_default();
     Premise { name: "transformers".into(), value: format!("transformers {release}"), source }
@@ -59,7 +60,7 @@ pub(super) fn all(network: &Network, run: &RunSettings, spec: &RunSpec, of_file:
     let file = model.model_file.as_ref().and_then(|path| path.file_name()).map(|name| name.display().to_string());
     let file = file.or_else(|| model.model.clone()).unwrap_or_default();
     let or_default = |typed: bool, in_file: bool, flag: &str, value: &str| match (typed, in_file) {
-        (true, _) => flag.to_string(),
+        (true, _) => said_by(spec, flag),
         (false, true) => file.clone(),
         (false, false) => format!("default; {flag} {value}"),
     };
@@ -68,7 +69,9 @@ pub(super) fn all(network: &Network, run: &RunSettings, spec: &RunSpec, of_file:
         Network::Pretrained(checkpoint, _) if !typed && checkpoint.options().load_as == LoadAs::Float32 => {
             format!("default of transformers {}; --precision TYPE", model.release())
         }
-        Network::Pretrained(checkpoint, _) => of_checkpoint(checkpoint.saved_type(), run.precision, typed, &file),
+        Network::Pretrained(checkpoint, _) => {
+            of_checkpoint(checkpoint.saved_type(), run.precision, typed.then(|| said_by(spec, "--precision")), &file)
+        }
         Network::Exported(..) => or_default(typed, true, "--precision", "TYPE"),
         Network::Architecture(_) => or_default(typed, of_file.precision, "--precision", "TYPE"),
     };
@@ -81,12 +84,12 @@ pub(super) fn all(network: &Network, run: &RunSettings, spec: &RunSpec, of_file:
     let mut premises = vec![Premise { name: "precision".into(), value, source: precision }];
     premises.extend(release(spec, &file));
     if let Network::Pretrained(checkpoint, _) = network {
-        premises.push(of_transformers(model, &file, checkpoint.saved_by()));
+        premises.push(of_transformers(spec, &file, checkpoint.saved_by()));
     }
     if let Input::Tokens { length, .. } = network.architecture().task().input {
         let source = match (model.sequence, network) {
-            _ if spec.shape.lengths.is_some() => "--lengths".into(),
-            (Some(_), _) => "--sequence".into(),
+            _ if spec.shape.lengths.is_some() => said_by(spec, "--lengths"),
+            (Some(_), _) => said_by(spec, "--sequence"),
             (None, Network::Pretrained(model, _)) => match model.positions() {
                 Some(most) if most > length => {
                     format!("default; --sequence N, up to {}", grouped(most as u64, ' '))
@@ -108,25 +111,33 @@ pub(super) fn all(network: &Network, run: &RunSettings, spec: &RunSpec, of_file:
         _ => batch,
     };
     let (sizes, source) = match &spec.shape.batches {
-        Some(batches) => (batches.in_words(), "--batches".into()),
+        Some(batches) => (batches.in_words(), said_by(spec, "--batches")),
         None => (grouped(run.batch as u64, ' '), batch),
     };
     premises.push(Premise { name: "batch".into(), value: format!("batch {sizes}"), source });
     premises
 }
 
-/// Source of a checkpoint's precision; if a flag overrides the file, the file's type, too.
-fn of_checkpoint(saved: &SavedType, taken: Precision, typed: bool, file: &str) -> String {
-    let named: &str = match saved {
-        SavedType::Unnamed if typed => return "--precision".into(),
-        SavedType::Unnamed => return format!("{file} names no type; --precision TYPE"),
-        SavedType::Named(dtype) => dtype.name(),
-        SavedType::NotRepresented(name) => name,
+/// The flag that says a field, or the name of the file that does.
+fn said_by(spec: &RunSpec, flag: &str) -> String {
+    match spec.of_files.get(flag.trim_start_matches('-')) {
+        Some(file) => file.rsplit(['/', '\\']).next().unwrap_or(file).to_string(),
+        None => flag.to_string(),
+    }
+}
+
+/// Source of a checkpoint's precision. `said`: what overrides the file's type, which is then named beside.
+fn of_checkpoint(saved: &SavedType, taken: Precision, said: Option<String>, file: &str) -> String {
+    let named: &str = match (saved, &said) {
+        (SavedType::Unnamed, Some(said)) => return said.clone(),
+        (SavedType::Unnamed, None) => return format!("{file} names no type; --precision TYPE"),
+        (SavedType::Named(dtype), _) => dtype.name(),
+        (SavedType::NotRepresented(name), _) => name,
     };
-    match typed {
-        true if words(taken) == named => "--precision".into(),
-        true => format!("--precision ({file}: {named})"),
-        false => file.into(),
+    match said {
+        Some(said) if words(taken) == named => said,
+        Some(said) => format!("{said} instead of {named} in {file}"),
+        None => file.into(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! A requested run as data: the fields that were set, and no others.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use lab_base::bytes::{ByteSize, MemorySize};
@@ -53,6 +54,9 @@ pub struct RunSpec {
     /// Sentences on what a file asks for and this run does otherwise. Not a field of a run.
     #[serde(skip)]
     pub left_out: Vec<String>,
+    /// The file that sets each field, for those that nobody typed. Not a field of a run.
+    #[serde(skip)]
+    pub of_files: BTreeMap<String, String>,
 }
 
 /// A network, and how it differs from its default form.

@@ -5,6 +5,7 @@ use lab_base::bands::Basis;
 use lab_base::beside::Uses;
 use lab_base::cards::Card;
 use lab_imports::exported;
+use lab_models::Recompute;
 use memcore::Profile;
 use memcore::profile::{ConvolutionWorkspaces, Release};
 
@@ -18,9 +19,13 @@ pub const DEFAULT_PROFILE: &str = "torch-2.11-sm90";
 /// Name of the profile of this program's own kernels; a backend's name follows after a colon.
 const NATIVE: &str = "native";
 
-/// Note on torch.compile, which is not represented. Measured: nanoGPT of 124 million parameters on the real PyTorch 2.11 allocated 9298 MiB compiled and
+/// Note on torch.compile, which no dry run counts. Measured: nanoGPT of 124 million parameters on the real PyTorch 2.11 allocated 9298 MiB compiled and
 /// 12757 MiB eager.
-const EAGER: &str = "Without torch.compile. (With it, nanoGPT needed 27 % less.)";
+const EAGER: &str = "These figures are without torch.compile. With it, nanoGPT needed 27 % less.";
+
+/// Note on adapters of quantized weights without checkpointing (`peft/utils/other.py`).
+const PREPARED: &str = "PEFT's prepare_model_for_kbit_training makes activations float32, and turns checkpointing on unless you forbid it: \
+    --checkpoint blocks counts it.";
 
 impl RunSpec {
     /// Default profile: in a dry run the card's, of the release that exported the network, if it has one.
@@ -51,7 +56,12 @@ impl RunSpec {
 
     /// What the figures of a dry run include, and what they do not.
     pub fn notes(&self) -> Vec<&'static str> {
-        if self.is_torch() { vec![EAGER] } else { Vec::new() }
+        let prepared = self.training.lora.is_some() && (self.model.load_in_4bit || self.model.load_in_8bit);
+        let prepared = prepared && self.model.checkpoint.clone().unwrap_or_default() == Recompute::None;
+        [(prepared, PREPARED), (self.is_torch(), EAGER)]
+            .into_iter()
+            .filter_map(|(holds, note)| holds.then_some(note))
+            .collect()
     }
 
     /// Number of the card's multiprocessors, if it is known.

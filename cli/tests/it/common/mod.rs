@@ -23,13 +23,30 @@ pub(crate) struct Ran {
 /// An environment of Python without packages: answers do not depend on what is installed on the machine that runs the tests.
 pub(crate) const NO_PACKAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/common/no_packages");
 
+/// The variable that keeps the program from starting a Python for a network.
+pub(crate) const ONLY_BUILT_IN: &str = "VRAMLAB_ONLY_BUILT_IN";
+
+/// Splits a command into words, as a shell does with double quotes.
+pub(crate) fn words(typed: &str) -> Vec<String> {
+    let (mut words, mut quoted) = (vec![String::new()], false);
+    for c in typed.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ' ' if !quoted => words.push(String::new()),
+            c => words.last_mut().unwrap().push(c),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
 /// The program in 80 columns, without the caller's settings for colours and without packages of Python.
 pub(crate) fn vramlab() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));
     command.env_remove("NO_COLOR").env_remove("COLUMNS").env("TERM", "xterm");
     command.env("VIRTUAL_ENV", NO_PACKAGES).env_remove("PYTHONPATH");
     // Nor on a Python that builds what is not built in.
-    command.env("VRAMLAB_ONLY_BUILT_IN", "1");
+    command.env(ONLY_BUILT_IN, "1");
     command
 }
 

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Changes that the search cannot try, and the command that can.
-pub const NOT_HERE: &str = "Offload: rehearse, `vramlab predict train.py`.";
+/// Changes that the search cannot try, and the command that counts them.
+pub const NOT_HERE: &str =
+    "vramlab did not try offloading of weights. If your script offloads, `vramlab predict train.py` counts it.";
 
 /// The most entries that an answer shows.
 pub const MOST: usize = 4;

@@ -63,8 +63,8 @@ const IN_TURNS: &str = "The two networks are trained in turns as in PyTorch's tu
                                 taken to be probabilities, an optimizer each, the discriminator's step first.";
 
 /// Note on a file without lifetimes. The figures are those of the table in `docs/evidence-import.md`.
-const GRAPH_ALONE: &str = "The file does not say how long Python keeps values (`vramlab.export` writes that): of 68 networks the eager program's \
-                           peak was the same for most, 0.3 % lower to 5 % higher for others.";
+const GRAPH_ALONE: &str = "The file does not say when Python drops each value, so the peak may be 0.3 % lower to 5 % higher (of 68 networks most \
+                           were the same). A file of `vramlab.export` says it.";
 
 impl Exported {
     /// The network of a file that was read, with the loss that is asked for.

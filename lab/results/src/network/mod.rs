@@ -117,7 +117,7 @@ impl Findings for NetworkResult {
     fn title(&self) -> String {
         let saved = short(self.saved_bytes);
         let values = grouped(self.parameters, ' ');
-        let what = premise::what(&self.model, &self.premises, "", "");
+        let what = premise::what(&self.model, &self.premises, &self.settings);
         format!("{what}: {saved} saved for backward, {values} trained values ({})", short(self.parameter_bytes))
     }
 

@@ -81,17 +81,17 @@ impl ConvolutionBound {
     pub(super) fn in_words(&self) -> String {
         let context = match self.context_bytes {
             0 => String::new(),
-            bytes => format!(", and {} in the context", short(bytes)),
+            bytes => format!(", and {} in the CUDA context", short(bytes)),
         };
         if let Some(version) = self.cudnn_version {
-            let named = match self.source {
-                WorkspaceSource::Measured => format!("An H200 took these workspaces with {}", cudnn(version)),
-                _ => format!("{} named the workspaces", cudnn(version)),
+            let needed = match self.source {
+                WorkspaceSource::Measured => format!("{} on an H200 needed", cudnn(version)),
+                _ => format!("{} says that it needs", cudnn(version)),
             };
-            return format!("{named}: up to {} for a convolution{context}.", short(self.workspace_bytes));
+            return format!("{needed} up to {} for a convolution{context}.", short(self.workspace_bytes));
         }
         format!(
-            "cuDNN needs memory that only a card tells: up to {} for the workspace of a convolution, pieces that its workspaces leave free{context}. With `--cudnn ask` the cuDNN of your PyTorch names them.",
+            "Nobody asked cuDNN what it needs: up to {} for a convolution, pieces that its workspaces leave free{context}. `--cudnn ask` asks the cuDNN of your PyTorch, without a card.",
             short(self.workspace_bytes)
         )
     }

@@ -18,6 +18,7 @@ use lab_base::section::{Section, Table};
 use super::command;
 use super::findings::{Findings, settings_table};
 use super::premise;
+use super::technique_words::techniques;
 
 pub use checkpoints::{CheckpointRow, Checkpoints};
 pub(crate) use convolutions::cudnn;
@@ -64,7 +65,8 @@ impl TrainResult {
         if let Some(chosen) = &self.chosen {
             return self.by_rehearsal(prediction, chosen);
         }
-        let mut sections = prediction.why(self.peak.as_ref());
+        let fullest = || self.ranks.iter().map(|rank| &rank.account.peak).max_by_key(|peak| peak.bytes);
+        let mut sections = prediction.why(self.peak.as_ref().or_else(fullest));
         sections.extend(self.interrupted_note());
         sections.extend(self.tries.clone().map(Section::Try));
         sections.extend(prediction.checkpoints.iter().flat_map(Checkpoints::sections));
@@ -89,6 +91,11 @@ impl TrainResult {
         let said = |text: String| if text.is_empty() { text } else { format!(", {text}") };
         let batch = self.batch();
         let batch = if batch.is_empty() { batch } else { format!("batch {batch}") };
+        let split = match self.devices.len() {
+            0 => String::new(),
+            devices => format!("split over {devices} devices"),
+        };
+        let techniques = techniques(&self.settings).join(", ");
         // With several devices, the fullest counts.
         let stages = self.devices.iter().map(|stage| &stage.account).chain(self.ranks.iter().map(|rank| &rank.account));
         let most = stages.map(|account| account.peak.bytes).max().or(self.peak.as_ref().map(|peak| peak.bytes));
@@ -98,7 +105,8 @@ impl TrainResult {
             (Some(bytes), None) => format!(": {} at the peak", short(bytes)),
             (None, None) => String::new(),
         };
-        format!("{}{}{}{peak}", self.model(), said(batch), said(self.setting("optimizer")))
+        let parts = [techniques, batch, self.setting("optimizer"), split].map(said).concat();
+        format!("{}{parts}{peak}", self.model())
     }
 
     /// Sections of a run on a device.
@@ -134,13 +142,12 @@ impl TrainResult {
 
     /// Names the run in a few words: `config.json, batch 4 × 2 048 tokens, bfloat16, adamw`.
     fn what(&self) -> String {
-        let what =
-            premise::what(&self.model(), &self.premises, &self.setting("accumulate"), &self.setting("optimizer"));
+        let what = premise::what(&self.model(), &self.premises, &self.settings);
         let zero = self.setting("zero");
         let zero = if zero.is_empty() { zero } else { format!(", ZeRO-{zero}") };
         match self.setting("data-parallel").as_str() {
             "" | "1" => format!("{what}{zero}"),
-            cards => format!("{what}{zero}, each of {cards} cards"),
+            cards => format!("{what}{zero}, on each of {cards} cards"),
         }
     }
 }

@@ -172,7 +172,7 @@ impl Prediction {
         let reserved = self.needs.reserved_here_bytes?;
         (self.needs.reserved_bytes > reserved).then(|| {
             let more = short(self.needs.reserved_bytes);
-            format!("With more memory PyTorch would keep {more}: the difference is cache, which it gives back when memory runs short.")
+            format!("On a larger card PyTorch would reserve {more}, because it keeps freed memory as a cache. Here it empties that cache when it needs room.")
         })
     }
 
@@ -183,7 +183,7 @@ impl Prediction {
         sentences.extend(self.gives_back());
         let left = self.there().unwrap_or(budget).saturating_sub(self.on_card.expected_bytes);
         if (left as f64) < TIGHT * budget as f64 {
-            sentences.push("Little is left: a display or another process may need as much.".to_string());
+            sentences.push("Little is left: a display or another process may take it.".to_string());
         }
         sentences.join(" ")
     }

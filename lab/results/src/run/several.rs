@@ -53,7 +53,7 @@ impl TrainResult {
 
     fn moved(&self) -> String {
         let moved: u64 = self.devices.iter().map(|stage| stage.sent_bytes).sum();
-        format!("{} crossed the cuts in all, gradients included.", both(moved))
+        format!("The devices sent each other {}, gradients included.", both(moved))
     }
 
     fn devices_table(&self) -> Table {
@@ -152,14 +152,14 @@ impl TrainResult {
     fn divided(&self, divided: &DataParallelFigures) -> String {
         let master = if divided.master_weights { ", float32 master weights" } else { "" };
         let (ranks, each, stage) = (divided.ranks, divided.examples_per_rank, divided.stage);
-        format!("{ranks} ranks of {each} examples each, ZeRO-{stage}{master}")
+        format!("{ranks} ranks train with {each} examples each, under ZeRO-{stage}{master}.")
     }
 
     fn notes_on_ranks(&self) -> Vec<String> {
         let (Some(divided), Some(rank)) = (&self.data_parallel, self.ranks.first()) else { return Vec::new() };
         let mut notes = Vec::new();
         if divided.ranks > self.ranks.len() {
-            notes.push("The ranks between hold the same: shards are padded to one size.".into());
+            notes.push("The other ranks hold the same, because shards are padded to one size.".into());
         }
         if rank.units > 0 {
             notes.push(format!(

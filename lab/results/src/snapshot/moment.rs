@@ -173,7 +173,7 @@ impl MomentResult {
         };
         let shares: Vec<String> = self.by_category.iter().map(share).collect();
         let guessed = self.by_category.iter().any(|found| found.guessed);
-        let note = if guessed { " (? guessed from stacks and lives)" } else { "" };
+        let note = if guessed { " (?: vramlab guessed it from stacks and lifetimes)" } else { "" };
         format!("In all {}: {}{note}.", short(self.requested_bytes), shares.join(", "))
     }
 }

@@ -80,13 +80,22 @@ impl SnapshotOom {
         })
     }
 
+    /// The verdict in a few words.
+    pub(super) fn cause(&self) -> &'static str {
+        match self.verdict.as_str() {
+            "full" => "the card was full",
+            "limited" => "a limit below the card's memory was reached",
+            _ => "free memory was fragmented",
+        }
+    }
+
     /// Formats the first sentences. `part`: the part of the program; `entries`: number of entries in the trace.
     pub(super) fn in_words(&self, part: &str, entries: usize) -> String {
-        let by = self.place.as_ref().map_or(String::new(), |place| format!(" by {place}"));
+        let who = self.place.as_deref().unwrap_or("The program");
         let verdict = match self.verdict.as_str() {
-            "full" => format!("Full: at least {} more is needed.", short(self.missing)),
-            "limited" => format!("Limited. {CARD_HAD_ROOM}."),
-            _ => "Fragmented: enough is free, but not in one piece.".into(),
+            "full" => format!("At least {} are missing.", short(self.missing)),
+            "limited" => format!("{CARD_HAD_ROOM}."),
+            _ => "Enough is free, but not in one piece.".into(),
         };
         let before = match self.failed {
             0 | 1 => String::new(),
@@ -97,11 +106,11 @@ impl SnapshotOom {
             later => format!(" The program went on: {} follow.", counted(later as u64, "allocation")),
         };
         format!(
-            "Out of memory at entry {} of {}{part}: {} asked for{by}. Reserved {}, of that {} held by nobody; {} left on \
-             the card. {verdict}{before}{after}",
+            "{who} asked for {}{part}, at entry {} of {}. PyTorch had reserved {}, of which {} were unused, and the card had \
+             {} left. {verdict}{before}{after}",
+            short(self.requested),
             grouped(self.entry as u64, ' '),
             grouped(entries as u64, ' '),
-            short(self.requested),
             short(self.reserved),
             short(self.free_in_reserved),
             short(self.free_on_device),

@@ -31,7 +31,7 @@ impl Findings for SnapshotResult {
     fn title(&self) -> String {
         let name = file_name(&self.file);
         match (&self.out_of_memory, &self.peak) {
-            (Some(oom), _) => format!("{name}: out of memory, {}", oom.verdict),
+            (Some(oom), _) => format!("{name}: out of memory, {}", oom.cause()),
             (None, Some(peak)) => format!("{name}: {} at the peak", short(peak.requested_bytes)),
             (None, None) => {
                 format!("{name}: {} reserved, {} allocated", short(self.totals.reserved), short(self.totals.allocated))

@@ -125,13 +125,13 @@ fn need_less(message: &Message) -> Vec<Advice> {
 /// Advice to run the script of a traceback on a stand-in for the card.
 fn rehearse(message: &Message) -> Vec<Advice> {
     let (Some(script), Backend::Cuda) = (&message.script, message.backend) else { return Vec::new() };
-    let how = "See what this script needs, with its own arguments after its name, on a stand-in for such a card (Linux; no card is needed";
+    let how = "Run the script on a simulated card, with its own arguments after its name (on Linux, without a GPU";
     vec![match message.total {
         Some(total) => {
             checked(format!("{how}):"), format!("vramlab predict --gpu {} -- python {script}", total.as_flag()))
         }
         None => checked(
-            format!("{how}; the message does not name the card, so add --gpu NAME):"),
+            format!("{how}). The message does not name the card, so add --gpu NAME:"),
             format!("vramlab predict -- python {script}"),
         ),
     }]

@@ -201,8 +201,8 @@ fn device(message: &Message, holders: &Holders) -> (Option<Verdict>, String) {
     };
     if !is_complete(message, requested, limit, obtainable) {
         let reason = format!(
-            "{obtainable} were to be had from the driver, and {requested} were needed. How much of PyTorch's own segments was free is not said: the \
-             message is cut off before that."
+            "The card had {obtainable} left, and the request needed {requested}. The message is cut off before it says how much PyTorch had \
+             cached."
         );
         return (None, reason);
     }
@@ -246,7 +246,7 @@ fn from_figures(message: &Message, requested: Size, limit: Size, obtainable: Siz
         if little(surplus) {
             let reason = format!(
                 "{obtainable} were {left} and {requested} asked for: the {surplus} between them ({} of what there is) are \
-                 what a driver keeps for itself. Full in all but name.",
+                 what a driver keeps for itself, so the card was full.",
                 percent(surplus)
             );
             return (Verdict::Full, reason);
@@ -270,18 +270,17 @@ fn from_figures(message: &Message, requested: Size, limit: Size, obtainable: Siz
     let sum = cached.plus(obtainable);
     let most = if message.all_unallocated().is_none() { "at most " } else { "" };
     let arithmetic = format!(
-        "{most}{cached} unallocated in PyTorch's segments + {obtainable} to be had from the driver = {sum}, and {requested} \
-         were needed"
+        "{most}{cached} cached by PyTorch + {obtainable} left on the card = {sum}, and the request needed {requested}"
     );
     if sum.bytes < requested.bytes {
         let little = match requested.surely_exceeds(sum) {
-            true => "too little, however it is cut",
+            true => "too little in any arrangement",
             false => "not more than that, as far as the rounded figures tell",
         };
         return (Verdict::Full, format!("{arithmetic}: {little}. No setting of the allocator helps."));
     }
     let share = if little(cached) {
-        format!(" But all that is unallocated is {} of the device: it is full in all but name.", percent(cached))
+        format!(" But the cache is only {} of the device, so it was full.", percent(cached))
     } else {
         String::new()
     };

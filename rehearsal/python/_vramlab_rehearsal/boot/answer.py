@@ -154,7 +154,8 @@ class Answer:
         rank, world = self.rank()
         answer = schema.Answer(
             pid=os.getpid(), rank=rank, world=world, why=why, steps=self.steps,
-            torch=self.torch.__version__, cards=cards, seen=self.seen, held=self.roles.held, oom=self.oom,
+            torch=self.torch.__version__, cards=cards, seen=self.seen,
+            can_generate="transformers.generation.utils" in sys.modules, held=self.roles.held, oom=self.oom,
             exception=self.exception() if why == "exit" else None, compiled=self.compiled(),
             values=self.of_values(), withheld=self.withheld[:1000],
             entries=SETTINGS["entries"], backward=list(self.roles.backward), inputs=list(self.roles.inputs),
