@@ -75,6 +75,15 @@ def lightning() -> dict[str, Any]:
 
     from vramlab.lightning import WatchCallback
 
+    figures: dict[str, Any] = {}
+
+    class Kept(WatchCallback):
+        """Keeps the last figures, too."""
+
+        def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+            figures.update(self._watch.figures())
+            super().on_fit_end(trainer, pl_module)
+
     class Net(LightningModule):  # type: ignore[misc, unused-ignore]
         def __init__(self) -> None:
             super().__init__()
@@ -89,11 +98,7 @@ def lightning() -> dict[str, Any]:
     data = torch.utils.data.TensorDataset(torch.randn(320, 512))
     written = [TensorBoardLogger(str(HERE), name="tensorboard"), WandbLogger(), MLFlowLogger(tracking_uri=STORE)]
     quiet = dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-    callback = WatchCallback()
-    training = Trainer(max_epochs=1, log_every_n_steps=5, callbacks=[callback], logger=written, accelerator="gpu", devices=1, **quiet)
-    figures: dict[str, Any] = {}
-    ended = callback.on_fit_end
-    callback.on_fit_end = lambda *words: (figures.update(callback._watch.figures()), ended(*words))[1]
+    training = Trainer(max_epochs=1, log_every_n_steps=5, callbacks=[Kept()], logger=written, accelerator="gpu", devices=1, **quiet)
     training.fit(Net(), torch.utils.data.DataLoader(data, batch_size=16))
     return figures
 

@@ -169,9 +169,9 @@ class Meter:
         self._next = self.steps + min(max(1, int(cost / (_LOOKS * (self.step_seconds() or 1.0)))), _FAR)
 
     def _now_and_then(self) -> tuple[float, float]:
-        """Does what is not done in each look. Returns the seconds of the counting by category, which waits until it is afforded, and of the log."""
+        """Does what is not done in each look. Returns the seconds of the counting by category, and those of the log."""
         counting = logging = 0.0
-        # At steps 1, 2, 4, 8 …: the first step has nearly all.
+        # At steps 1, 2, 4, 8 …, if it is afforded: the first step has nearly all.
         if self.steps == 1 or (self.steps >= self._count_at and self.can_afford(self._counting)):
             self._count()
             self._count_at = 2 * self.steps
