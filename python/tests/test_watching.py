@@ -64,6 +64,16 @@ class Recording(unittest.TestCase):
         history.window()
         self.assertTrue(history.has_lines)
 
+    def test_without_entries_nothing_is_recorded(self) -> None:
+        torch = torch_with(Path("none"))
+        history = History(torch, 0)
+        history.begin()
+        for _ in range(20):
+            self.assertEqual(history.after_step(1000, 0.001), 0.0)
+        history.window()
+        history.end()
+        self.assertEqual((torch.cuda.memory.calls, history.has_lines), ([], False))
+
 
 class Watched(unittest.TestCase):
     def setUp(self) -> None:
@@ -141,6 +151,15 @@ class Watched(unittest.TestCase):
                 self.step(100 * step, optimizer)
         self.assertEqual(meter._next - meter.steps, 1)
         self.assertLess(meter._own, 0.001)
+
+    def test_allocations_of_before_are_not_its_own_time(self) -> None:
+        self.torch.counters.made = 10_000_000
+        meter = Meter(self.torch)
+        meter.install()
+        optimizer = self.optimizer()
+        for _ in range(3):
+            self.step(100, optimizer)
+        self.assertLess(meter._own, 1)
 
     def test_steps_between_two_looks_are_counted_and_cost_no_look(self) -> None:
         meter = Meter(self.torch)

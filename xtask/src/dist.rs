@@ -290,7 +290,13 @@ mod tests {
         }
         // The ending is one of those that this format stands for.
         assert_eq!(binstall["pkg-fmt"], "tgz");
-        assert!(package["targets"].as_array().unwrap().iter().any(|one| one["kind"][0] == "bin" && one["name"] == "vramlab"));
+        assert!(
+            package["targets"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|one| one["kind"][0] == "bin" && one["name"] == "vramlab")
+        );
     }
 
     #[test]

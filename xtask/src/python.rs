@@ -142,7 +142,8 @@ pub(crate) fn package(root: &Path, vramlab: &Vramlab, full: bool) -> anyhow::Res
             match LOGGERS.iter().find(|name| !imports(python, name)) {
                 None => run(root, python, &unittest("test_loggers.py"), vramlab)?,
                 Some(name) => {
-                    skipped.push(format!("figures in libraries' files: the Python of {} has no {name}", checks::PYTHON));
+                    skipped
+                        .push(format!("figures in libraries' files: the Python of {} has no {name}", checks::PYTHON));
                 }
             }
         }

@@ -160,7 +160,9 @@ class Meter:
         allocations = self._allocations
         self._read()
         self._course.add(self.steps, self._now["allocated"])
-        self._own += self.history.after_step((self._allocations - allocations) // steps, self.step_seconds() or 0.0) * steps
+        noting = self.history.after_step((self._allocations - allocations) // steps, self.step_seconds() or 0.0) * steps
+        # Before the first look nobody noted lines of all that was allocated.
+        self._own += noting if self._seconds else 0.0
         counting, logging = self._now_and_then()
         self._last = time.perf_counter()
         # How often figures are logged, and to whom, is the script's own choice.
