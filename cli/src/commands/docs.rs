@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap::{Arg, Command};
+use clap::{Arg, ArgGroup, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 use lab::{cards, experiments};
@@ -69,8 +69,10 @@ fn shown(root: &Command) -> Command {
         |command: &Command| -> Vec<Arg> { command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned().collect() };
     let kept = args::SHOWN.into_iter().chain(ALSO).filter_map(|name| {
         let sub = root.find_subcommand(name)?;
-        let about = sub.get_about().cloned().unwrap_or_default();
-        Some(Command::new(name).about(about).args(visible(sub)).groups(sub.get_groups().cloned()))
+        let (about, args) = (sub.get_about().cloned().unwrap_or_default(), visible(sub));
+        let whole = |group: &&ArgGroup| group.get_args().all(|id| args.iter().any(|arg| arg.get_id() == id));
+        let groups: Vec<ArgGroup> = sub.get_groups().filter(whole).cloned().collect();
+        Some(Command::new(name).about(about).args(args).groups(groups))
     });
     Command::new("vramlab").args(visible(root)).subcommands(kept)
 }
