@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from common import ROOT, OutOfMemoryError, config, torch_with, unpacked
+from common import OutOfMemoryError, config, torch_with, unpacked
 
 import vramlab
 from vramlab._binary import VARIABLE, flags
@@ -187,36 +186,6 @@ class Explanations(InAFolder):
                 pass
             self.assertEqual(len(said), 1)
             self.assertIn(why, said[0])
-
-
-@unittest.skipIf(sys.platform == "win32", "there is no bash")
-class Action(InAFolder):
-    """The script that `action.yml` runs."""
-
-    def checked(self, config: Path) -> tuple[int, str]:
-        lock, summary = self.folder / "memory.lock.json", self.folder / "summary.md"
-        if not lock.exists():
-            words = ["check", "--baseline", str(lock), "--update", "--model-file", str(config), "--batch", "2", "--sequence", "64"]
-            subprocess.run([str(vramlab.binary()), *words], capture_output=True, check=True)
-        environment = {
-            **os.environ,
-            "VRAMLAB": str(vramlab.binary()),
-            "BASELINE": str(lock),
-            "TOLERANCE": "0",
-            "GITHUB_STEP_SUMMARY": str(summary),
-        }
-        done = subprocess.run(["bash", str(ROOT / "scripts/check-action.sh")], env=environment, capture_output=True, check=False)
-        return done.returncode, summary.read_text(encoding="utf-8")
-
-    def test_the_difference_is_a_table_in_the_summary(self) -> None:
-        code, summary = self.checked(config(self.folder))
-        self.assertEqual(code, 0)
-        self.assertIn("### vramlab check: nothing grew", summary)
-        self.assertIn("| run | figure | baseline | now | change |", summary)
-        code, summary = self.checked(config(self.folder, num_hidden_layers=6))
-        self.assertEqual(code, 1)
-        self.assertIn("### vramlab check: failed", summary)
-        self.assertIn("| default | peak allocated |", summary)
 
 
 if __name__ == "__main__":

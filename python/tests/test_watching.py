@@ -64,6 +64,16 @@ class Recording(unittest.TestCase):
         history.window()
         self.assertTrue(history.has_lines)
 
+    def test_without_entries_nothing_is_recorded(self) -> None:
+        torch = torch_with(Path("none"))
+        history = History(torch, 0)
+        history.begin()
+        for _ in range(20):
+            self.assertEqual(history.after_step(1000, 0.001), 0.0)
+        history.window()
+        history.end()
+        self.assertEqual((torch.cuda.memory.calls, history.has_lines), ([], False))
+
 
 class Watched(unittest.TestCase):
     def setUp(self) -> None:
@@ -105,6 +115,51 @@ class Watched(unittest.TestCase):
         self.assertEqual(meter.status()["peak_step"], 4)
         meter.remove()
         self.assertEqual(self.torch.hooks, [])
+
+    def test_the_last_figures_are_logged_once(self) -> None:
+        logged: list[tuple[int, int]] = []
+
+        def log(figures: dict[str, Any], step: int) -> None:
+            logged.append((step, figures["vramlab/peak"]))
+
+        with vramlab.watch(self.folder / "oom.pickle", tell=self.fail, log=log, log_every=3) as watched:
+            optimizer = self.optimizer()
+            for step in range(1, 6):
+                assert watched._meter is not None
+                watched._meter._next = 0
+                self.step(100 * step, optimizer)
+            # After the last look.
+            self.torch.counters.peak = 900
+        self.assertEqual(logged, [(3, 310), (5, 900)])
+        logged.clear()
+        with vramlab.watch(self.folder / "oom.pickle", tell=self.fail, log=log):
+            pass
+        self.assertEqual(logged, [])
+
+    def test_a_slow_log_makes_looks_no_rarer(self) -> None:
+        now = [0.0]
+
+        def log(_figures: dict[str, Any], _step: int) -> None:
+            now[0] += 0.05
+
+        with mock.patch("time.perf_counter", lambda: now[0]):
+            meter = Meter(self.torch, log=log, log_every=1)
+            meter.install()
+            optimizer = self.optimizer()
+            for step in range(1, 6):
+                now[0] += 0.005
+                self.step(100 * step, optimizer)
+        self.assertEqual(meter._next - meter.steps, 1)
+        self.assertLess(meter._own, 0.001)
+
+    def test_allocations_of_before_are_not_its_own_time(self) -> None:
+        self.torch.counters.made = 10_000_000
+        meter = Meter(self.torch)
+        meter.install()
+        optimizer = self.optimizer()
+        for _ in range(3):
+            self.step(100, optimizer)
+        self.assertLess(meter._own, 1)
 
     def test_steps_between_two_looks_are_counted_and_cost_no_look(self) -> None:
         meter = Meter(self.torch)
@@ -187,6 +242,16 @@ class Loggers(unittest.TestCase):
         self.assertEqual([call.args for call in writer.add_scalar.call_args_list], [("vramlab/peak", 5, 3), ("vramlab/reserved", 8, 3)])
         run.log.assert_called_once_with({**self.FIGURES, "vramlab/step": 3}, commit=False)
         client.log_metrics.assert_called_once_with({"vramlab/peak": 5.0, "vramlab/reserved": 8.0}, step=3)
+
+    def test_mlflow_begins_no_run_of_its_own(self) -> None:
+        library = mock.Mock()
+        library.active_run.return_value = None
+        with mock.patch.dict(sys.modules, {"mlflow": library}):
+            loggers.mlflow()(self.FIGURES, 3)
+            library.log_metrics.assert_not_called()
+            library.active_run.return_value = object()
+            loggers.mlflow()(self.FIGURES, 3)
+        library.log_metrics.assert_called_once()
 
 
 if __name__ == "__main__":

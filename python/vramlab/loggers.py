@@ -44,6 +44,9 @@ def mlflow(client: Optional[Any] = None) -> Log:
         if into is None:
             import mlflow as library
 
+            # Without one MLflow would begin a run of its own.
+            if library.active_run() is None:
+                return
             into = library
         into.log_metrics({name: float(value) for name, value in figures.items()}, step=step)
 

@@ -98,7 +98,7 @@ fn printed(command: &mut Command) -> anyhow::Result<String> {
 /// The build fails. The target's program does not run on this machine: it prints the pages and completions.
 pub(crate) fn archive(root: &Path, args: &DistArgs) -> anyhow::Result<()> {
     let built = build(root, args)?;
-    let name = format!("vramlab-{}-{}", env!("CARGO_PKG_VERSION"), args.target);
+    let name = stem(&args.target);
     let folder = artifact::target_folder(root).join("archives").join(&name);
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
@@ -119,6 +119,11 @@ pub(crate) fn archive(root: &Path, args: &DistArgs) -> anyhow::Result<()> {
     fs::write(folder.with_file_name(format!("{name}.tar.gz.sha256")), format!("{sum}  {name}.tar.gz\n"))?;
     println!("{}", archive.display());
     Ok(())
+}
+
+/// Name of a target's archive without its ending, and of the folder in it. `cargo binstall` knows it from cli/Cargo.toml.
+fn stem(target: &str) -> String {
+    format!("vramlab-{}-{target}", env!("CARGO_PKG_VERSION"))
 }
 
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
@@ -241,6 +246,58 @@ fn small_enough(wheel: &Path, largest: u64) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
+    }
+
+    /// Targets that the workflow of a release builds.
+    fn released() -> Vec<String> {
+        let workflow = fs::read_to_string(root().join(".github/workflows/release.yml")).unwrap();
+        let lines = workflow.lines().filter_map(|line| line.trim().strip_prefix("- { target: "));
+        lines.map(|line| line.split(',').next().unwrap().to_string()).collect()
+    }
+
+    #[test]
+    fn binstall_looks_for_the_archives_that_are_made() {
+        let words = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
+        let said = printed(artifact::cargo(None).args(words).current_dir(root())).unwrap();
+        let metadata: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let package = metadata["packages"].as_array().unwrap().iter().find(|one| one["name"] == "vramlab-cli").unwrap();
+        let binstall = &package["metadata"]["binstall"];
+        let released = released();
+        assert!(released.len() >= 5, "{released:?}");
+        for target in released {
+            let args = DistArgs { target, zig: false };
+            let filled = |key: &str| {
+                let mut text = binstall[key].as_str().unwrap().to_string();
+                let extension = args.program().strip_prefix("vramlab").unwrap();
+                for (name, value) in [
+                    ("repo", "REPO"),
+                    ("version", package["version"].as_str().unwrap()),
+                    ("target", &args.target),
+                    ("archive-suffix", ".tar.gz"),
+                    ("bin", "vramlab"),
+                    ("binary-ext", extension),
+                ] {
+                    text = text.replace(&format!("{{ {name} }}"), value);
+                }
+                text
+            };
+            let (stem, version) = (stem(&args.target), env!("CARGO_PKG_VERSION"));
+            assert_eq!(filled("pkg-url"), format!("REPO/releases/download/v{version}/{stem}.tar.gz"));
+            assert_eq!(filled("bin-dir"), format!("{stem}/bin/{}", args.program()));
+        }
+        // The ending is one of those that this format stands for.
+        assert_eq!(binstall["pkg-fmt"], "tgz");
+        assert!(
+            package["targets"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|one| one["kind"][0] == "bin" && one["name"] == "vramlab")
+        );
+    }
 
     #[test]
     fn the_same_files_are_the_same_archive() {

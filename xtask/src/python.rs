@@ -17,6 +17,9 @@ const TOOLS: [&str; 3] = ["pytest", "mypy", "ruff"];
 /// Names of Lightning's packages.
 const LIGHTNING: [&str; 2] = ["lightning", "pytorch_lightning"];
 
+/// Libraries that write a watched training's figures.
+const LOGGERS: [&str; 4] = ["lightning", "mlflow", "tensorboard", "wandb"];
+
 /// Arguments of Python for ruff, which must find nothing in any file of the repository, and for mypy over the package.
 const LINTS: [&[&str]; 3] = [&["ruff", "format", "--check", "."], &["ruff", "check", "."], &["mypy"]];
 
@@ -80,8 +83,12 @@ const GROUPS: [(&[&str], &[&str]); 18] = [
 const EXPORTS: &str = "scripts/export/anew.py";
 
 /// Files and folders that the tests read.
-const READ: [&str; 11] = [
+const READ: [&str; 15] = [
     "python",
+    "action.yml",
+    ".github/workflows/test.yml",
+    "examples/memory.lock.json",
+    "examples/models",
     "rehearsal/python",
     "rehearsal/tests",
     "cli/tests/rehearse",
@@ -131,6 +138,13 @@ pub(crate) fn package(root: &Path, vramlab: &Vramlab, full: bool) -> anyhow::Res
             match LIGHTNING.iter().any(|name| imports(python, name)) {
                 true => run(root, python, &unittest("test_lightning.py"), vramlab)?,
                 false => skipped.push(format!("the callback in Lightning: the Python of {} has none", checks::PYTHON)),
+            }
+            match LOGGERS.iter().find(|name| !imports(python, name)) {
+                None => run(root, python, &unittest("test_loggers.py"), vramlab)?,
+                Some(name) => {
+                    skipped
+                        .push(format!("figures in libraries' files: the Python of {} has no {name}", checks::PYTHON));
+                }
             }
         }
         _ if full => skipped.push(format!("the package beside PyTorch: {} names no Python with it", checks::PYTHON)),

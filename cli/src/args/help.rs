@@ -7,7 +7,8 @@ use lab::run::RunSpec;
 use super::settings;
 
 /// The commands that are shown, in this order. All others work, and have a help of their own.
-const SHOWN: [&str; 10] = ["predict", "plan", "open", "diff", "ask", "watch", "check", "train", "ui", "info"];
+pub(crate) const SHOWN: [&str; 10] =
+    ["predict", "plan", "open", "diff", "ask", "watch", "check", "train", "ui", "info"];
 
 /// A flag, and a few words about it.
 type Few = &'static [(&'static str, &'static str)];

@@ -63,6 +63,7 @@ pub(crate) use config::{from_result as config_text, read as toml_table};
 pub(crate) use device::DeviceArgs;
 pub(crate) use dry_run::{AskCudnn, DryRunArgs, FitArgs, PredictArgs};
 pub(crate) use global::{ColorWhen, GlobalArgs};
+pub(crate) use help::SHOWN;
 #[cfg(feature = "ui")]
 pub(crate) use help::TASKS;
 pub(crate) use man::ManArgs;

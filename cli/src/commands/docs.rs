@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use clap::Command;
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::{Arg, ArgGroup, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 use lab::{cards, experiments};
@@ -24,6 +24,8 @@ const EXIT: [(&str, &str); 5] = [
     ),
     ("130", "Stopped by Ctrl-C; what was measured until then was delivered."),
 ];
+/// Commands that the help leaves out, because it shows ten, and that shells offer all the same.
+const ALSO: [&str; 5] = ["bench", "completions", "man", "mcp", "view"];
 /// How every command writes files.
 const OUTPUTS: &str = "Files that a command writes appear whole or not at all; \"-\" is standard output.";
 /// Further files of single commands: command, file, purpose.
@@ -53,12 +55,26 @@ const FILES: [(&[&str], &str, &str); 4] = [
 /// Prints the completion script of a shell.
 pub(super) fn completions(shell: clap_complete::Shell, ui: &Ui) -> Result<Code> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut offering(args::whole(false)), "vramlab", &mut script);
+    clap_complete::generate(shell, &mut offering(shown(&args::whole(false))), "vramlab", &mut script);
     if shell == clap_complete::Shell::Fish {
         script.extend(experiments_in_fish().bytes());
     }
     ui.print(&String::from_utf8_lossy(&script))?;
     Ok(Code::Done)
+}
+
+/// Returns the command line without what nobody should type: earlier names, and flags that the program gives itself.
+fn shown(root: &Command) -> Command {
+    let visible =
+        |command: &Command| -> Vec<Arg> { command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned().collect() };
+    let kept = args::SHOWN.into_iter().chain(ALSO).filter_map(|name| {
+        let sub = root.find_subcommand(name)?;
+        let (about, args) = (sub.get_about().cloned().unwrap_or_default(), visible(sub));
+        let whole = |group: &&ArgGroup| group.get_args().all(|id| args.iter().any(|arg| arg.get_id() == id));
+        let groups: Vec<ArgGroup> = sub.get_groups().filter(whole).cloned().collect();
+        Some(Command::new(name).about(about).args(args).groups(groups))
+    });
+    Command::new("vramlab").args(visible(root)).subcommands(kept)
 }
 
 /// Returns the command line as shells should offer it: with the names of experiments and cards, which other values may accompany.
@@ -221,7 +237,7 @@ mod tests {
 
     #[test]
     fn shells_are_offered_what_there_is() {
-        let mut command = offering(args::whole(false));
+        let mut command = offering(shown(&args::whole(false)));
         command.build();
         let offered = |of: &str, id: &str| -> Vec<String> {
             let arg = command.find_subcommand(of).unwrap().get_arguments().find(|arg| arg.get_id() == id);
@@ -230,6 +246,19 @@ mod tests {
         assert!(offered("ask", "names").len() > experiments::ALL.len());
         assert!(offered("predict", "gpu").contains(&"rtx4090".to_string()));
         assert!(offered("train", "model").contains(&"gpt2".to_string()));
+    }
+
+    #[test]
+    fn shells_offer_no_earlier_names_and_nothing_hidden() {
+        let whole = args::whole(false);
+        let command = shown(&whole);
+        for name in ["rehearse", "fit", "list", "explain", "estimate"] {
+            assert!(whole.find_subcommand(name).is_some() && command.find_subcommand(name).is_none(), "{name}");
+        }
+        let hidden = |of: &Command| of.get_subcommands().flat_map(Command::get_arguments).any(Arg::is_hide_set);
+        assert!(hidden(&whole) && !hidden(&command));
+        let there = |of: &Command, name: &&str| of.find_subcommand(name).is_some();
+        assert!(args::SHOWN.iter().all(|name| there(&command, name) == there(&whole, name)));
     }
 
     #[test]

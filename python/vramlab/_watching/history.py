@@ -19,7 +19,10 @@ _WRITES, _WRITES_EACH = 0.1, 1.5e-5
 
 
 class History:
-    """The recording. Events are always kept; their lines only in some steps if noting them takes more than half a percent of a step."""
+    """The recording. Events are always kept; their lines only in some steps if noting them takes more than half a percent of a step.
+
+    With no ``entries`` nothing is recorded: a snapshot has the memory of its moment, without lines and events.
+    """
 
     def __init__(self, torch: Any, entries: int = ENTRIES) -> None:
         self._torch = torch
@@ -34,9 +37,12 @@ class History:
 
     def end(self) -> None:
         """Ends the recording."""
-        self._torch.cuda.memory._record_memory_history(enabled=None)
+        if self._entries > 0:
+            self._torch.cuda.memory._record_memory_history(enabled=None)
 
     def _record(self, lines: bool) -> None:
+        if self._entries <= 0:
+            return
         self.has_lines = lines
         # Not "all": with lines of frees, those while an exception unwinds C++ lose the exception.
         context = {"context": "alloc", "stacks": "python"} if lines else {"context": None}
@@ -55,6 +61,8 @@ class History:
 
     def after_step(self, allocations: int, seconds: float) -> float:
         """Decides whether the next step's lines are noted. Returns the seconds that noting those of this step took."""
+        if self._entries <= 0:
+            return 0.0
         if self._capture is None:
             self._capture = self._measured()
         cost = self._capture * allocations

@@ -30,8 +30,8 @@ Figures = dict[str, Any]
 class Meter:
     """Counts the steps of optimizers, and reads PyTorch's counters when one has ended: it changes and resets none of them.
 
-    ``log`` is given the figures and the step, every ``log_every`` steps. Of the time since the first
-    step all of this takes about one percent at most: short steps are not looked at one by one, and what is not urgent waits.
+    ``log`` is given the figures and the step, every ``log_every`` steps and at the end. Of the time since the first
+    step all else takes about one percent at most: short steps are not looked at one by one, and what is not urgent waits.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class Meter:
         self._counting = 0.0
         # The last step that was looked at, and the next ones that are: at all, for categories, growth and the log.
         self._looked, self._next, self._count_at, self._look_at, self._log_at = 0, 0, 2, 8, self._log_every
+        self._logged = 0
         self._device = 0
         self._seconds: deque[float] = deque(maxlen=33)
         self._own = 0.0
@@ -159,17 +160,20 @@ class Meter:
         allocations = self._allocations
         self._read()
         self._course.add(self.steps, self._now["allocated"])
-        self._own += self.history.after_step((self._allocations - allocations) // steps, self.step_seconds() or 0.0) * steps
-        counting = self._now_and_then()
+        noting = self.history.after_step((self._allocations - allocations) // steps, self.step_seconds() or 0.0) * steps
+        # Before the first look nobody noted lines of all that was allocated.
+        self._own += noting if self._seconds else 0.0
+        counting, logging = self._now_and_then()
         self._last = time.perf_counter()
-        self._own += self._last - now
-        cost = self._last - now - counting
+        # How often figures are logged, and to whom, is the script's own choice.
+        self._own += self._last - now - logging
+        cost = self._last - now - counting - logging
         self._next = self.steps + min(max(1, int(cost / (_LOOKS * (self.step_seconds() or 1.0)))), _FAR)
 
-    def _now_and_then(self) -> float:
-        """Does what is not done in each look. Returns the seconds of the counting by category, which waits until it is afforded."""
-        counting = 0.0
-        # At steps 1, 2, 4, 8 …: the first step has nearly all.
+    def _now_and_then(self) -> tuple[float, float]:
+        """Does what is not done in each look. Returns the seconds of the counting by category, and those of the log."""
+        counting = logging = 0.0
+        # At steps 1, 2, 4, 8 …, if it is afforded: the first step has nearly all.
         if self.steps == 1 or (self.steps >= self._count_at and self.can_afford(self._counting)):
             self._count()
             self._count_at = 2 * self.steps
@@ -178,10 +182,23 @@ class Meter:
             self._look()
             self._look_at = self.steps + 8
         if self._log is not None and self.steps >= self._log_at:
-            self._log(self.figures(), self.steps)
+            start = time.perf_counter()
             self._log_at = self.steps - self.steps % self._log_every + self._log_every
+            self._write_log()
+            logging = time.perf_counter() - start
         self.each_step()
-        return counting
+        return counting, logging
+
+    def _write_log(self) -> None:
+        if self._log is not None and self.steps > self._logged:
+            self._logged = self.steps
+            self._log(self.figures(), self.steps)
+
+    def end(self) -> None:
+        """Reads the last figures, and logs them if no log has them."""
+        if self.began and self.steps:
+            self.look_at_peaks()
+            self._write_log()
 
     def _read(self) -> None:
         stats = self.torch.cuda.memory_stats_as_nested_dict(self._device)

@@ -4,6 +4,7 @@ mod alike;
 mod architecture;
 mod bench_tables;
 mod circles;
+mod container;
 mod json;
 mod layering;
 mod programs;
