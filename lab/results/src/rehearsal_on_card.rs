@@ -103,7 +103,7 @@ impl RehearsalResult {
     fn uses(&self) -> Uses {
         let of_cudnn = ["unknown_size", "asked_size", ASKED_IN_A_RANGE, ASKED_OF_ONE_CAPABILITY];
         let cudnn = self.not_as_on_a_card.iter().any(|one| of_cudnn.contains(&one.event.as_str()));
-        let most = |event: &str| {
+        let most = |event: &str| -> u32 {
             let counts = self.not_as_on_a_card.iter().filter(|one| one.event == event);
             counts.filter_map(|one| one.name.parse().ok()).max().unwrap_or(0)
         };
