@@ -311,10 +311,10 @@ pub struct NotAsOnACard {
 pub const LATE_EVENTS: &str = "late_events";
 
 /// Event of a communicator of NCCL. Its name is how many a process has for its card.
-pub const COMMUNICATORS: &str = "communicators";
+pub(super) const COMMUNICATORS: &str = "communicators";
 
 /// Event of ranks that exchange something alone. Its name is to how many of them a process is connected.
-pub const PEERS: &str = "peers";
+pub(super) const PEERS: &str = "peers";
 
 /// Event of a workspace that cuDNN named without what cuBLASLt takes for itself. Its name is the bytes by which a card may differ.
 pub const ASKED_IN_A_RANGE: &str = "asked_in_a_range";
