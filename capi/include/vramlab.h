@@ -4,7 +4,8 @@
    ... read the JSON ...
    vramlab_free(answer);
 
-   All functions may be called by several threads at once. None prints, starts a process, or ends this one. */
+   All functions may be called by several threads at once. None prints, starts a process, or ends this one. An answer has the figures of
+   `vramlab predict`, but for workspaces that `predict` asks the cuDNN of a PyTorch for: those are here once they were answered. */
 #ifndef VRAMLAB_H
 #define VRAMLAB_H
 

@@ -23,6 +23,7 @@ class CardsV1(TypedDict, total=False):
     """Every card."""
 
     cards: list[CardResult]
+    slices: list[CardResult]
 
 
 class CheckV1(TypedDict, total=False):
@@ -904,10 +905,11 @@ class Judged(TypedDict, total=False):
 
 
 class LargestValue(TypedDict, total=False):
-    """The largest value that fits."""
+    """The largest value whose upper figure fits."""
 
     value: Optional[int]
     verified: bool
+    perhaps: Optional[int]
     in_words: str
 
 

@@ -3,7 +3,8 @@
 
     vramlab rehearse --gpu h100 --seconds 3000 -- python scripts/rehearse/workspaces.py benches/results/2026-11-26-h100-cudnn-workspaces.json
 
-Each row of the file is called as it was on the card. Printed are the differences by where the answer is from, and by engine.
+Each row of the file is called as it was on the card. Printed are the differences by where the answer is from, and by engine. With the name of a further
+file the answers are written there, a row for each of the measured ones (with `--keep-outputs` of the rehearsal): xtask compares them.
 """
 import ctypes
 import json
@@ -76,6 +77,23 @@ def summary(name, cases):
     return line(name, [len(cases), *within, min(off), max(off)])
 
 
+def write(path, found):
+    """Writes the answers, in the order of the measured rows."""
+    answers = [[source, engine, bytes_] for _, source, engine, _, bytes_, _ in found]
+    about = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "cudnn": torch.backends.cudnn.version(),
+        "measured": os.path.basename(sys.argv[1]),
+        "what": "what cuDNN named without a card, for each row and direction: source (" + ", ".join(SOURCES) + "), engine, bytes",
+        "columns": list(PASSES),
+    }
+    rows = [answers[at : at + len(PASSES)] for at in range(0, len(answers), len(PASSES))]
+    with open(path, "w") as file:
+        head = json.dumps(about)[:-1]
+        file.write(head + ', "rows": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]}\n")
+
+
 def main():
     with open(sys.argv[1]) as file:
         data = json.load(file)
@@ -95,8 +113,7 @@ def main():
         cases = [case for case in found if (case[1], case[2], case[0]) == engine]
         print(summary([f"{engine[1]} ({SOURCES[engine[0]]})", engine[2]], cases))
     if len(sys.argv) > 2:
-        with open(sys.argv[2], "w") as file:
-            json.dump([(*case[:5], case[5]) for case in found], file)
+        write(sys.argv[2], found)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ mod fit;
 mod halves;
 mod judged;
 mod tables;
+mod workspaces;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ pub use judged::own_context;
 use judged::{judged, said_to_fit};
 use tables::{FOLDER, named};
 pub use tables::{Row, Said, answers, rows};
+pub use workspaces::{Workspace, within, workspaces};
 
 /// The document that is made.
 pub const DOCUMENT: &str = "docs/accuracy.md";

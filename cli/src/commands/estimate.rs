@@ -10,7 +10,7 @@ use super::outcome;
 use super::plan::{Plan, dry_runner};
 use super::predict::{Asked, answer};
 use super::workspaces::Workspaces;
-use crate::args::{AskCudnn, network_named, usual_release};
+use crate::args::{network_named, usual_release};
 use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
 
@@ -26,7 +26,7 @@ const LONGEST: usize = 4 << 20;
 /// fields of a run by name (`{"batch": 4, "sequence": 2048, "gpu": "rtx4090"}`), as `--config` reads them; `_` and `-` are the same there.
 ///
 /// Every problem is a value: `{"error": {"kind": …, "message": …}}`, where `kind` is `usage`, `resource` or `internal`. Threads may call it at once.
-/// It starts no process, and reads no file but the configuration's.
+/// It starts no process. It reads the configuration's file, which releases of PyTorch and transformers are installed, and what cuDNN answered before.
 pub(crate) fn estimate(configuration: &str, arguments: &str) -> String {
     found(configuration, arguments).0.to_string()
 }
@@ -68,7 +68,7 @@ fn made(configuration: &str, arguments: &str) -> Result<Value> {
     let ui = Ui::silent();
     let (spec, _file) = spec(configuration, arguments)?;
     let plan = Plan::dry(&spec, &ui)?;
-    let workspaces = Workspaces::new(AskCudnn::None, None, &ui)?;
+    let workspaces = Workspaces::without_a_process(&ui)?;
     let paper = dry_runner().with_workspaces_of(&workspaces);
     let asked = Asked { in_full: false, changes: false };
     let report = answer(&paper, &spec, &plan, asked, None, || outcome::execute(&plan, &ui, None))?;

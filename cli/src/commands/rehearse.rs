@@ -77,6 +77,7 @@ pub(super) fn request(args: &RehearseArgs, ui: &Ui) -> Request {
         values: !args.no_values,
         keep_outputs: args.keep_outputs.clone(),
         needs: !args.no_needs,
+        late_again: !args.no_needs,
         enough: None,
         silent: ui.quiet,
         offline: args.offline,

@@ -24,6 +24,8 @@ const MAX_BYTES: u64 = 64 << 20;
 /// What a command knows of cuDNN, and whom it asks.
 pub(crate) struct Workspaces<'a> {
     asks: AskCudnn,
+    /// True if no process may be started.
+    starts_nothing: bool,
     /// The Python that `--python` names.
     named: Option<&'a Path>,
     /// The release of PyTorch that is installed for the Python that would be used.
@@ -42,7 +44,16 @@ impl<'a> Workspaces<'a> {
     /// A name that does not lead to a Python.
     pub(crate) fn new(asks: AskCudnn, named: Option<&'a Path>, ui: &'a Ui) -> Result<Self> {
         let torch = Python::find(named, &of_process)?.and_then(|python| python.version_of("torch"));
-        Ok(Self { asks, named, torch, ui, failed: AtomicBool::new(false), answered: Mutex::default() })
+        let starts_nothing = std::env::var_os(ONLY_BUILT_IN).is_some();
+        Ok(Self { asks, starts_nothing, named, torch, ui, failed: AtomicBool::new(false), answered: Mutex::default() })
+    }
+
+    /// What tables and the file of earlier answers know, which is all without a process.
+    ///
+    /// # Errors
+    /// A variable of the environment that does not lead to a Python.
+    pub(crate) fn without_a_process(ui: &'a Ui) -> Result<Self> {
+        Ok(Self { starts_nothing: true, ..Self::new(AskCudnn::Auto, None, ui)? })
     }
 
     /// The file of what this PyTorch's cuDNN answered for a compute capability; `None` without a PyTorch or a folder for such files.
@@ -105,14 +116,14 @@ impl KnowsWorkspaces for Workspaces<'_> {
             AskCudnn::None => false,
             AskCudnn::Ask => true,
             AskCudnn::Auto => {
-                let may = cfg!(target_os = "linux") && std::env::var_os(ONLY_BUILT_IN).is_none();
+                let may = cfg!(target_os = "linux") && !self.starts_nothing;
                 may && decides && self.torch.is_some() && !self.failed.load(Ordering::Relaxed)
             }
         }
     }
 
     fn ask(&self, sm: u32, cases: &[ConvolutionCase]) -> lab::Result<Option<WorkspaceTable>> {
-        if std::env::var_os(ONLY_BUILT_IN).is_some() {
+        if self.starts_nothing {
             return Err(lab::Error::usage(
                 "cudnn",
                 format!("ask starts a Python, which {ONLY_BUILT_IN} forbids; leave it out"),

@@ -41,6 +41,7 @@ mod rehearse_truth;
 mod releases;
 mod replay;
 mod report;
+mod same;
 mod scan;
 mod screens;
 mod shard;

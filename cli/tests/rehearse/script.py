@@ -53,6 +53,13 @@ for word in sys.argv[1:]:
         thread.join()
     elif what == "need":
         torch.cuda.memory.allocate(int(value), limit=int(os.environ["VRAMLAB_REHEARSAL_MEMORY"]))
+    elif what == "streams":
+        # A program of several streams that asks about one: with late events it reserves more.
+        more, size = value.split(",")
+        with open(os.environ["VRAMLAB_REHEARSAL_LOG"], "a") as log:
+            log.write('{"event":"late_events","name":""}\n')
+        late = int(more) if os.environ.get("VRAMLAB_REHEARSAL_LATE_EVENTS") == "1" else 0
+        torch.cuda.memory.allocate(int(size) + late, limit=int(os.environ["VRAMLAB_REHEARSAL_MEMORY"]))
     elif what == "batch_size":
         torch.cuda.memory.allocate(int(value) * 10**7, limit=int(os.environ["VRAMLAB_REHEARSAL_MEMORY"]))
     elif what == "full":

@@ -52,6 +52,14 @@ pub struct Band {
     pub source: &'static str,
 }
 
+/// Bytes by which a card with so many multiprocessors may differ from what cuDNN named for a plan in a range: a tile of partial sums for each, and
+/// alignment, as the library for rehearsals counts.
+pub const fn range_bytes(multiprocessors: u16) -> u64 {
+    const TILE: u64 = 128 * 256 * 4;
+    const ALIGNMENT: u64 = 512;
+    multiprocessors as u64 * TILE + ALIGNMENT
+}
+
 /// What decides each row, in the order of the file of the fit.
 const DECIDES: [Basis; FITTED.len()] = [
     Basis::Requests,

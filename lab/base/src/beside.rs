@@ -26,23 +26,33 @@ pub const CUDNN: Beside = Beside {
     source: "18 MiB on an H200 (benches/results/2026-11-27-h200-contexts-more.json), 290 on an A100 with all modules loaded at once (docs/evidence-rehearse.md)",
 };
 
-/// What NCCL takes for the first communicator of a process: 558 MiB on an H200, 180 with one channel, 684 without cuMem. Others saw 544 and 688 MB for a
-/// group. Communicators of more than one rank were not measured here.
+/// What NCCL takes for the first communicator of a process: 558 MiB on an H200, 180 with one channel, 684 without cuMem. Others saw 544 MB for a group of
+/// two A100 and 688 for one of four. The first one takes 170 besides on the H200. Communicators of more than one rank were not measured here.
 pub const NCCL: Beside = Beside {
     name: "NCCL",
     least_mib: 180,
     usual_mib: 558,
-    most_mib: 688,
+    most_mib: 858,
     source: "benches/results/2026-11-27-h200-contexts-more.json, one rank of an H200; NVIDIA/nccl#964",
 };
 
-/// The same for each further communicator: 388 MiB, 10 with one channel, 514 without cuMem.
+/// The same for each further communicator: 388 MiB, 10 with one channel, 514 without cuMem; 544 to 688 in a group of A100.
 pub const NCCL_FURTHER: Beside = Beside {
     name: "NCCL, each further communicator",
     least_mib: 10,
     usual_mib: 388,
-    most_mib: 514,
-    source: "benches/results/2026-11-27-h200-contexts-more.json, one rank of an H200",
+    most_mib: 688,
+    source: "benches/results/2026-11-27-h200-contexts-more.json, one rank of an H200; NVIDIA/nccl#964",
+};
+
+/// What NCCL takes for each rank that a process sends to or receives from alone, as in an exchange of experts: up to 32 channels, each with a buffer of 10
+/// MiB for three protocols (4 MiB, 4.7 MiB and 512 KiB, rounded up) and one of 2 MiB. Eight H100 took 3.28 GB for seven ranks; two channels are the least.
+pub const NCCL_PEER: Beside = Beside {
+    name: "NCCL, each rank that is sent to alone",
+    least_mib: 24,
+    usual_mib: 384,
+    most_mib: 447,
+    source: "NVIDIA/nccl#1685",
 };
 
 /// What a desktop takes on a card whose screen is on, where it was seen: no answer adds it, and one that fits by less says so. MiB.
@@ -55,7 +65,7 @@ pub const DESKTOP: Beside = Beside {
 };
 
 /// What else takes memory on a card, in words: name, figure, source. No answer adds these.
-pub const OTHERS: [[&str; 3]; 15] = [
+pub const OTHERS: [[&str; 3]; 20] = [
     ["PyTorch's own kernels, loaded when first used", "92 MiB on an H200, in the context's range", H200_STAGES],
     ["cuBLAS and cuBLASLt", "66 and 130 MiB on an H200, in the context's range", H200_STAGES],
     ["cuFFT, cuSOLVER, a CUDA graph", "8, 162 and 70 MiB on an H200", H200_STAGES],
@@ -64,28 +74,45 @@ pub const OTHERS: [[&str; 3]; 15] = [
         "a context of 1259 MiB on an H200, 2059 in a training",
         H200_STAGES,
     ],
-    ["cuBLAS workspaces", "one for each stream, in what PyTorch reserves", "PyTorch"],
+    [
+        "cuBLAS workspaces",
+        "in what PyTorch reserves, one for each stream: 32 MiB on capability 9.0, else 8.125, or CUBLAS_WORKSPACE_CONFIG",
+        "PyTorch",
+    ],
     ["a second process on the card", "its own context: 525 MiB on an H200", H200_STAGES],
     [
-        "an older CUDA",
-        "a context of 1343 MiB on a V100 with CUDA 11.2",
+        "a context with CUDA 11.2",
+        "1343 MiB on a V100, all modules at once",
         "Hugging Face's documents, model training anatomy",
     ],
-    ["RCCL on AMD cards", "1 GiB, and 0.65 GiB for each communicator", "Lumi-supercomputer/LUMI-AI-Guide#111"],
+    ["a context with CUDA 12.8, nothing computed", "414 MiB on an A100", "awslabs/keys_values#92"],
+    ["a context with CUDA 13.0 and driver 580.159, nothing computed", "527 MiB on an H200", H200_STAGES],
+    ["a context with another release", NOT_KNOWN, ""],
     [
-        "a MIG slice of an A100 80GB with 28 multiprocessors",
-        "19968 MiB, of which 13 are taken at rest; contexts not known",
-        "XuehaiPan/nvitop#8",
+        "communicators of PyTorch",
+        "one for each group of ranks that communicates: one for DDP, FSDP and ZeRO, another for each dimension of a mesh",
+        "PyTorch",
     ],
-    ["contexts on B200 and GB200", "by multiprocessor on a B200, else not known", ""],
+    [
+        "a channel of NCCL",
+        "buffers of 4 MiB, 4.7 MiB and 512 KiB for its three protocols, to each neighbour: NCCL_BUFFSIZE, NCCL_MAX_NCHANNELS",
+        "NVIDIA/nccl#285, NVIDIA/nccl#986, NVIDIA/nccl#1685",
+    ],
+    ["RCCL on AMD cards", "1 GiB, and 0.65 GiB for each further communicator", "Lumi-supercomputer/LUMI-AI-Guide#111"],
+    ["a MIG slice at rest", "13 MiB on a 2g.20gb of an A100; contexts not known", "XuehaiPan/nvitop#8"],
+    ["the context on a GB200, B300 or RTX PRO card", NOT_KNOWN, ""],
     ["contexts on AMD GPUs", "not known: PyTorch's messages there do not say it", "pytorch/pytorch#175431"],
-    ["contexts on Intel GPUs", "not known; an Arc A770 shows 15.11 GiB of 16", "intel/intel-extension-for-pytorch#846"],
+    [
+        "contexts on Intel GPUs",
+        "not known; an Arc A770 shows 15.11 GiB of 16, an Arc B580 11.33 of 12 free",
+        "intel/intel-extension-for-pytorch#846, intel/llm-scaler#305",
+    ],
     [
         "what PyTorch may use on Apple GPUs",
         "9.07 GB of 8, 18.13 GB of 16; the context is not known",
         "lllyasviel/Fooocus#980, haoheliu/AudioLDM2#20",
     ],
-    ["Jetson", NOT_KNOWN, ""],
+    ["Jetson", "not known: cudaMallocAsync ended at 20 of 64 GB", "unslothai/unsloth#3113"],
     [
         "what is left of unified memory",
         "96 of 128 GiB on an MI300A, 62.47 of 125 on a Ryzen AI Max+ 395; else not known",
@@ -94,6 +121,32 @@ pub const OTHERS: [[&str; 3]; 15] = [
 ];
 
 const NOT_KNOWN: &str = "not known";
+
+/// Kinds of devices without a figure of what a process takes on them: how their names begin, and what they are.
+const ELSEWHERE: [(&[&str], &str); 5] = [
+    (
+        &[
+            "mi100", "mi210", "mi250", "mi300", "mi308", "mi325", "mi350", "mi355", "instinct", "radeon", "rx", "amd",
+            "gfx",
+        ],
+        "an AMD GPU",
+    ),
+    (&["arc", "intel", "xpu", "max1"], "an Intel GPU"),
+    (&["m1", "m2", "m3", "m4", "m5", "apple", "mps"], "an Apple GPU"),
+    (&["jetson", "orin", "xavier", "thor", "tegra"], "a Jetson, whose memory is the system's too"),
+    (&["gb10", "gb200", "gb300", "gh200", "b300", "spark", "dgx"], "an NVIDIA card that no public figure was found of"),
+];
+
+/// What is said of a device that is no card here, if its name shows what it is.
+pub fn not_known(name: &str) -> Option<String> {
+    let letters: String = name.to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
+    let begins = |names: &[&str]| names.iter().any(|begin| letters.starts_with(begin));
+    let (_, kind) = ELSEWHERE.iter().find(|(names, _)| begins(names))?;
+    Some(format!(
+        "{name} is {kind}: what a process takes there besides tensors is not known. With its memory, such as 24GiB, the answer is what PyTorch \
+         for CUDA reserves"
+    ))
+}
 const H200_STAGES: &str = "benches/results/2026-11-26-h200-contexts.json and 2026-11-27-h200-contexts-more.json";
 
 impl Beside {
@@ -109,16 +162,49 @@ impl Beside {
 pub struct Uses {
     /// cuDNN computes convolutions.
     pub cudnn: bool,
-    /// Ranks communicate by NCCL.
-    pub nccl: bool,
+    /// Communicators of NCCL that the process has.
+    pub communicators: u32,
+    /// Ranks that these send to, or receive from, one by one.
+    pub peers: u32,
+}
+
+/// Memory that a library takes in a process, so many times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Once.
+    pub once: &'static Beside,
+    times: u32,
+}
+
+impl Part {
+    /// Its name, with how often it counts.
+    pub fn name(self) -> String {
+        match self.times {
+            1 => self.once.name.into(),
+            times => format!("{} (times {times})", self.once.name),
+        }
+    }
+
+    /// Its three figures.
+    pub fn range(self) -> Range {
+        let Range { lower, expected, upper } = self.once.range();
+        let times = u64::from(self.times);
+        Range { lower: lower * times, expected: expected * times, upper: upper * times }
+    }
 }
 
 impl Uses {
     /// The libraries' parts; of a plain number of bytes, without a card, cuDNN's alone.
-    pub fn beside(self, card: Option<&Card>) -> Vec<&'static Beside> {
+    pub fn beside(self, card: Option<&Card>) -> Vec<Part> {
         let cudnn = self.cudnn && !card.is_some_and(|card| card.context.has_cudnn);
-        let nccl = self.nccl && card.is_some();
-        [(cudnn, &CUDNN), (nccl, &NCCL)].into_iter().filter(|(is_used, _)| *is_used).map(|(_, part)| part).collect()
+        let on_card = |times: u32| if card.is_some() { times } else { 0 };
+        let parts = [
+            (&CUDNN, u32::from(cudnn)),
+            (&NCCL, on_card(self.communicators.min(1))),
+            (&NCCL_FURTHER, on_card(self.communicators.saturating_sub(1))),
+            (&NCCL_PEER, on_card(self.peers)),
+        ];
+        parts.into_iter().filter(|(_, times)| *times > 0).map(|(once, times)| Part { once, times }).collect()
     }
 }
 
@@ -146,12 +232,47 @@ mod tests {
 
     #[test]
     fn a_context_that_was_seen_with_cudnn_has_it() {
-        let both = Uses { cudnn: true, nccl: true };
+        let both = Uses { cudnn: true, communicators: 1, peers: 0 };
         let names = |card: Option<&str>| {
-            both.beside(card.and_then(Card::named)).iter().map(|part| part.name).collect::<Vec<_>>()
+            both.beside(card.and_then(Card::named)).iter().map(|part| part.name()).collect::<Vec<_>>()
         };
         assert_eq!(names(Some("h200")), ["NCCL"]);
         assert_eq!(names(Some("a100-40")), ["cuDNN in the context", "NCCL"]);
         assert_eq!(names(None), ["cuDNN in the context"]);
+    }
+
+    #[test]
+    fn devices_without_a_figure_are_said_not_to_be_known() {
+        for (name, kind) in [
+            ("mi300x", "an AMD GPU"),
+            ("AMD Instinct MI250X", "an AMD GPU"),
+            ("Arc A770", "an Intel GPU"),
+            ("M3 Max", "an Apple GPU"),
+            ("jetson-orin", "a Jetson"),
+            ("GB200", "an NVIDIA card"),
+        ] {
+            assert!(not_known(name).is_some_and(|words| words.contains(kind) && words.contains("not known")), "{name}");
+        }
+        for name in ["rtx4091", "24GiB", "", "a100"] {
+            assert_eq!(not_known(name), None, "{name}");
+        }
+        for card in crate::cards::ALL {
+            assert_eq!(not_known(card.name), None, "{}", card.name);
+        }
+    }
+
+    #[test]
+    fn each_communicator_counts() {
+        let of = |communicators: u32, peers: u32| {
+            let parts = Uses { cudnn: false, communicators, peers }.beside(Card::named("h200"));
+            let expected: u64 = parts.iter().map(|part| part.range().expected >> 20).sum();
+            (parts.iter().map(|part| part.name()).collect::<Vec<_>>(), expected)
+        };
+        assert_eq!(of(0, 0), (vec![], 0));
+        assert_eq!(of(1, 0), (vec!["NCCL".to_string()], 558));
+        let (names, expected) = of(3, 7);
+        let further = "NCCL, each further communicator (times 2)";
+        assert_eq!(names, ["NCCL", further, "NCCL, each rank that is sent to alone (times 7)"]);
+        assert_eq!(expected, 558 + 2 * 388 + 7 * 384);
     }
 }

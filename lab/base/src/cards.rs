@@ -1,74 +1,12 @@
 //! Graphics cards by name: what PyTorch finds on one before the first tensor, and where each figure is from.
 
+use std::sync::LazyLock;
+
 use memcore::Profile;
 
-/// Bytes that a process takes on a card besides what PyTorch's allocator reserved: the CUDA context and the kernels that PyTorch and its libraries
-/// have loaded into it, with modules loaded lazily (CUDA 11.7 and newer; older releases load all modules at once, which takes more than 1 GiB).
-///
-/// From the out-of-memory messages of single processes: "this process has … in use" less what PyTorch had allocated and reserved. These are rounded
-/// to hundredths of a GiB, so that a single message is uncertain by 11 MiB in each direction. A range that was measured goes from the context alone
-/// to a training that has used all of its libraries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Context {
-    least_mib: u16,
-    usual_mib: u16,
-    most_mib: u16,
-    /// True if what cuDNN loads when it is first used is in it.
-    pub has_cudnn: bool,
-    /// Where the range was seen. `None` if no source is known for this card; the range is then in proportion to its multiprocessors
-    /// ([`Context::in_proportion`]).
-    pub source: Option<&'static str>,
-}
-
-/// The smallest and the largest context seen on any card: an RTX 4060 (ESRSchao/EdgeRegNet#2) and an H200 ([`GH100`]).
-pub const CONTEXT: Context = Context { source: None, ..context(104, 834, "") };
-
-/// Context of the H200: 527 MiB alone; 742 in a training without cuDNN, 758 to 762 with it, 812 with CUDA graphs, and 834 in timm's training script.
-const GH100: Context = Context { usual_mib: 758, has_cudnn: true, ..context(527, 834, GH100_SOURCE) };
-
-const GH100_SOURCE: &str = "benches/results/2026-11-26-h200-contexts.json and 2026-11-26-h200-trainings.json, an H200 with torch 2.11.0+cu130 and driver 580.159.04 (an H100 is the same chip)";
-
-/// MiB of context for each multiprocessor, in tenths: the least, the usual and the most. A context has local memory and scheduling structures of
-/// each multiprocessor. On the cards with a source it is 2.9 (L40S) to 6.3 MiB (all libraries in use on an H200), 3.8 in the middle. Cards that are
-/// not listed agree: 4.4 on an RTX A4000 (DengKaiCQ/VGGT-Long#6), 4.5 on a mobile RTX 4060 (MagicQuill#126).
-const LEAST_EACH: u16 = 29;
-const USUAL_EACH: u16 = 38;
-const MOST_EACH: u16 = 64;
-
-impl Context {
-    /// The range of a card on which none was seen, by the number of its multiprocessors.
-    const fn in_proportion(multiprocessors: u16) -> Self {
-        let [least_mib, usual_mib, most_mib] =
-            [LEAST_EACH * multiprocessors / 10, USUAL_EACH * multiprocessors / 10, MOST_EACH * multiprocessors / 10];
-        Self { least_mib, usual_mib, most_mib, has_cudnn: false, source: None }
-    }
-
-    /// How the range of a card without a source is found, in words.
-    pub fn proportion() -> String {
-        let [least, most] = [LEAST_EACH, MOST_EACH].map(|tenths| f64::from(tenths) / 10.0);
-        format!("{least} to {most} MiB for each multiprocessor, as on the cards where it was seen")
-    }
-
-    /// The smallest context, in bytes.
-    pub fn least_bytes(&self) -> u64 {
-        u64::from(self.least_mib) << 20
-    }
-
-    /// The range in words, from the smallest to the largest.
-    pub fn range(&self) -> String {
-        format!("{} to {} MiB", self.least_mib, self.most_mib)
-    }
-
-    /// What is expected, in bytes: of a training on the H200 the median, of other cards the middle of the range.
-    pub fn usual_bytes(&self) -> u64 {
-        u64::from(self.usual_mib) << 20
-    }
-
-    /// The largest context, in bytes. Whether something fits is decided with it.
-    pub fn most_bytes(&self) -> u64 {
-        u64::from(self.most_mib) << 20
-    }
-}
+use super::contexts::{AD102, GA100, GA102, GA104, GB100, GH100, RTX4060TI, context};
+pub use super::contexts::{CONTEXT, Context};
+use super::slices::{SLICED, Slice, Sliced};
 
 /// A graphics card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,26 +153,33 @@ pub const ALL: &[Card] = &[
     card("a100-80", "A100 80GB", 80, 108, seen(7915, MESSAGES), GA100),
     card("h100", "H100 80GB", 90, 132, seen(7911, "vllm-project/vllm#27508"), GH100),
     card("h200", "H200", 90, 132, seen(13972, MESSAGES), GH100),
-    card("b200", "B200", 100, 148, seen(17835, MESSAGES), CONTEXT),
+    card("b200", "B200", 100, 148, seen(17835, MESSAGES), GB100),
 ];
 
-/// Context of both A100: what messages show on either, which are the same chip.
-const GA100: Context =
-    context(398, 512, "HiDream-ai/VAREdit#6 on an A100 80GB, TianheWu/CoSeR#10 on an A100 40GB: the same chip");
+/// The MIG slices of cards, each as a card of its own.
+pub fn slices() -> &'static [Card] {
+    static ALL_SLICES: LazyLock<Vec<Card>> = LazyLock::new(|| SLICED.iter().flat_map(of_sliced).collect());
+    &ALL_SLICES
+}
 
-/// Context of the RTX A4000, and of the GeForce of the same chip with as many multiprocessors.
-const GA104: Context =
-    context(199, 221, "DengKaiCQ/VGGT-Long#6 on an RTX A4000: the same chip as that of an RTX 3070 Ti");
+fn of_sliced(sliced: &Sliced) -> Vec<Card> {
+    let Some(whole) = ALL.iter().find(|card| card.name == sliced.card) else { return Vec::new() };
+    let slice = |&(name, title, total_centi_gib, multiprocessors): &Slice| Card {
+        name,
+        title,
+        total_centi_gib,
+        total_source: sliced.source,
+        multiprocessors,
+        context: whole.context.on_a_slice(multiprocessors, whole.multiprocessors),
+        ..*whole
+    };
+    sliced.slices.iter().map(slice).collect()
+}
 
-/// Context of the RTX 3080 Ti: what a message shows on a card of the same chip with as many multiprocessors.
-const GA102: Context = context(271, 293, "meta-pytorch/torchtune#229 on an A10G: the same chip");
-
-/// Context of the L40S: what messages show on two cards of the same chip with as many multiprocessors.
-const AD102: Context =
-    context(418, 517, "DINGYANB/MTVCrafter#21 on an RTX 6000 Ada, QwenLM/Qwen3-VL#2097 on an L40: the same chip");
-
-/// Context of the RTX 4060 Ti: from what llama.cpp, a program with few modules, takes there to what PyTorch takes on the next smaller card.
-const RTX4060TI: Context = context(107, 126, "ggml-org/llama.cpp#23604; ESRSchao/EdgeRegNet#2 on an RTX 4060");
+/// Every card, and every slice of one.
+fn with_slices() -> impl Iterator<Item = &'static Card> {
+    ALL.iter().chain(slices())
+}
 
 const SAME_AS_A10G: &str = "the A10G's, whose total nvidia-smi gives as the same 23028 MiB (QwenLM/Qwen3#678)";
 const SAME_AS_L40S: &str = "the L40S's, whose total nvidia-smi gives as the same 46068 MiB";
@@ -248,11 +193,6 @@ const fn seen(centi_gib: u64, source: &'static str) -> Total {
 
 const fn labelled(gib: u64) -> Total {
     (gib * 965 / 10, DEDUCED)
-}
-
-const fn context(least_mib: u16, most_mib: u16, source: &'static str) -> Context {
-    let usual_mib = (least_mib + most_mib) / 2;
-    Context { least_mib, usual_mib, most_mib, has_cudnn: false, source: Some(source) }
 }
 
 const fn card(
@@ -278,14 +218,14 @@ impl Card {
     /// `NVIDIA A100-SXM4-80GB`). Case, blanks and hyphens do not matter.
     pub fn named(name: &str) -> Option<&'static Card> {
         let wanted = letters(name);
-        ALL.iter().find(|card| [card.name, card.title].into_iter().any(|own| letters(own) == wanted))
+        with_slices().find(|card| [card.name, card.title].into_iter().any(|own| letters(own) == wanted))
     }
 
     /// Returns names that may have been meant: the sizes of a card that has several, names that differ only in blanks and hyphens, names that a
     /// number is part of; else the most similar ones. Never empty.
     pub fn like(name: &str) -> Vec<&'static str> {
         let (plain, wanted) = (letters, letters(name));
-        let names = || ALL.iter().map(|card| card.name);
+        let names = || with_slices().map(|card| card.name);
         let sizes: Vec<_> =
             names().filter(|name| name.rsplit_once('-').is_some_and(|(bare, _)| bare == wanted)).collect();
         let with_unit: Vec<_> = names().filter(|name| plain(name) == wanted).collect();
@@ -315,9 +255,12 @@ impl Card {
     }
 }
 
-/// Words in the driver's name of a card that do not tell it from others: the maker, the line, the plug and the kind of memory.
-const NOT_TELLING: [&str; 13] =
-    ["nvidia", "geforce", "tesla", "gpu", "pcie", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "hbm2", "hbm2e", "hbm3"];
+/// Words in the driver's name of a card that do not tell it from others: the maker, the line, the plug and the kind of memory, that it is a slice, and that
+/// a slice has media engines.
+const NOT_TELLING: [&str; 16] = [
+    "nvidia", "geforce", "tesla", "gpu", "pcie", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "hbm2", "hbm2e", "hbm3",
+    "hbm3e", "mig", "me",
+];
 
 /// Returns the letters and digits of a name that tell a card from others, in lower case and without the unit of its memory.
 fn letters(name: &str) -> String {
@@ -374,6 +317,20 @@ mod tests {
     }
 
     #[test]
+    fn a_slice_has_less_than_its_card() {
+        assert_eq!(slices().len(), 26);
+        for slice in slices() {
+            let whole =
+                ALL.iter().filter(|card| slice.name.starts_with(&format!("{}-", card.name))).next_back().unwrap();
+            assert_eq!((Card::named(slice.name), slice.sm), (Some(slice), whole.sm), "{}", slice.name);
+            assert!(slice.total_bytes() <= whole.total_bytes(), "{}", slice.name);
+            assert!(slice.multiprocessors <= whole.multiprocessors && slice.context.source.is_none(), "{}", slice.name);
+            assert!(slice.context.least_bytes() <= whole.context.least_bytes(), "{}", slice.name);
+            assert_eq!(slice.context.most_bytes(), whole.context.most_bytes(), "{}", slice.name);
+        }
+    }
+
+    #[test]
     fn the_context_of_the_h200_is_what_was_measured() {
         let read = |name: &str| -> serde_json::Value {
             let path = format!("{}/../../benches/results/{name}", env!("CARGO_MANIFEST_DIR"));
@@ -417,6 +374,11 @@ mod tests {
             ("NVIDIA RTX 6000 Ada Generation", "rtx6000ada"),
             ("NVIDIA RTX A4000", "a4000"),
             ("Quadro RTX 8000", "rtx8000"),
+            ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "h100-1g.10gb"),
+            ("H100 MIG 3g.40gb", "h100-3g.40gb"),
+            ("NVIDIA A100-SXM4-80GB MIG 2g.20gb", "a100-80-2g.20gb"),
+            ("NVIDIA A100-PCIE-40GB MIG 3g.20gb", "a100-40-3g.20gb"),
+            ("NVIDIA H200 MIG 1g.18gb+me", "h200-1g.18gb"),
         ] {
             assert_eq!(Card::named(printed).map(|card| card.name), Some(name), "{printed}");
         }

@@ -13,6 +13,7 @@ pub mod beside;
 pub mod bytes;
 pub mod cards;
 pub mod changes;
+mod contexts;
 pub mod error;
 pub mod figures;
 pub mod files;
@@ -22,6 +23,7 @@ pub mod named;
 pub mod python;
 pub mod section;
 pub mod similar;
+mod slices;
 pub mod speeds;
 
 pub use error::{Error, Result};

@@ -1,8 +1,8 @@
 //! The cards that have a name (`vramlab-cards-1`).
 
 use lab_base::bands::Range;
-use lab_base::beside::{CUDNN, DESKTOP, NCCL, NCCL_FURTHER, OTHERS};
-use lab_base::cards::{ALL, CONTEXT, Card, Context};
+use lab_base::beside::{CUDNN, DESKTOP, NCCL, NCCL_FURTHER, NCCL_PEER, OTHERS};
+use lab_base::cards::{ALL, CONTEXT, Card, Context, slices};
 use lab_base::figures::{both, counted, short};
 use lab_base::section::{Bars, Cell, Section, Table};
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,9 @@ use super::findings::Findings;
 pub struct Cards {
     /// Cards, in the order of their makers' names.
     pub cards: Vec<CardResult>,
+    /// MIG slices of cards.
+    #[serde(default)]
+    pub slices: Vec<CardResult>,
 }
 
 /// A card.
@@ -102,15 +105,15 @@ impl CardResult {
     }
 
     fn sources(&self) -> Section {
-        let context = self.context_source.as_ref().map_or(String::new(), |source| format!("; context: {source}"));
-        Section::Note(format!("{}: total: {}{context}", self.name, self.total_source))
+        let context = self.context_source.as_deref().unwrap_or("not known");
+        Section::Note(format!("{}: total: {}; context: {context}", self.name, self.total_source))
     }
 }
 
 /// Table of what libraries and others take, with sources.
 fn besides() -> Section {
     let text = |words: &str| Cell::Text(words.into());
-    let counted = [CUDNN, NCCL, NCCL_FURTHER, DESKTOP].map(|part| {
+    let counted = [CUDNN, NCCL, NCCL_FURTHER, NCCL_PEER, DESKTOP].map(|part| {
         let range = part.range();
         let figure = format!("{} to {} MiB, {} expected", range.lower >> 20, range.upper >> 20, range.expected >> 20);
         vec![text(part.name), Cell::Text(figure), text(part.source)]
@@ -136,7 +139,8 @@ pub(super) fn on_windows(title: &str) -> Option<&'static str> {
 
 impl Default for Cards {
     fn default() -> Self {
-        Self { cards: ALL.iter().map(CardResult::from).collect() }
+        let of = |cards: &[Card]| cards.iter().map(CardResult::from).collect();
+        Self { cards: of(ALL), slices: of(slices()) }
     }
 }
 
@@ -151,15 +155,24 @@ impl Findings for Cards {
         let columns = ["card", "name", "total", "context", "profile"];
         let bars = self.cards.iter().map(|card| (card.name.clone(), Cell::Bytes(card.total_bytes))).collect();
         let reading = format!(
-            "Total: what the driver reports. Context: what a process takes besides what PyTorch reserved, as seen on that card; ~: not seen there, so {}. Sources: --full.",
-            Context::proportion()
+            "Total: what the driver reports. Context: what a process takes besides what PyTorch reserved, as seen on that card; ~: not seen there, so {}, {}. MIG slices (h100-3g.40gb) and sources: --full.",
+            Context::proportion(),
+            Context::SLICE
         );
         vec![
             Section::List(Table::new("", &columns, self.cards.iter().map(CardResult::row).collect())),
             Section::Note(reading),
             Section::Details {
+                title: "MIG slices".into(),
+                sections: vec![Section::List(Table::new(
+                    "",
+                    &columns,
+                    self.slices.iter().map(CardResult::row).collect(),
+                ))],
+            },
+            Section::Details {
                 title: "Where each figure is from".into(),
-                sections: self.cards.iter().map(CardResult::sources).collect(),
+                sections: self.cards.iter().chain(&self.slices).map(CardResult::sources).collect(),
             },
             Section::Details { title: "What else takes memory on a card".into(), sections: vec![besides()] },
             Section::Rest(vec![Section::Bars(Bars { title: "Memory".into(), rows: bars })]),

@@ -109,11 +109,12 @@ impl OnCard {
             let context = card.context;
             let range =
                 Range { lower: context.least_bytes(), expected: context.usual_bytes(), upper: context.most_bytes() };
-            let source = context.source.unwrap_or("not known of this card: the range over all cards");
+            let source =
+                context.source.unwrap_or("not known of this card: by its multiprocessors, as where it was seen");
             parts.push(PartOnCard::new("CUDA context", range, source));
         }
         let beside = uses.beside(card).into_iter();
-        parts.extend(beside.map(|part| PartOnCard::new(part.name, part.range(), part.source)));
+        parts.extend(beside.map(|part| PartOnCard::new(&part.name(), part.range(), part.once.source)));
         let figures_of = if card.is_some() { "process" } else { "without_context" };
         Self { figures_of: figures_of.into(), basis, ..Self::default() }.with_parts(parts)
     }
@@ -188,7 +189,7 @@ mod tests {
             reserved: Basis::Requests.range(gib(12), gib(12)),
             basis: Basis::Requests,
         };
-        let uses = Uses { cudnn: true, nccl: true };
+        let uses = Uses { cudnn: true, communicators: 2, peers: 1 };
         for card in [None, Card::named("rtx4090"), Card::named("h200")] {
             let found = OnCard::new(held, card, uses);
             assert!(found.lower_bytes <= found.expected_bytes && found.expected_bytes <= found.upper_bytes);

@@ -310,6 +310,12 @@ pub struct NotAsOnACard {
 /// once that was rehearsed.
 pub const LATE_EVENTS: &str = "late_events";
 
+/// Event of a communicator of NCCL. Its name is how many a process has for its card.
+pub(super) const COMMUNICATORS: &str = "communicators";
+
+/// Event of ranks that exchange something alone. Its name is to how many of them a process is connected.
+pub(super) const PEERS: &str = "peers";
+
 /// Event of a workspace that cuDNN named without what cuBLASLt takes for itself. Its name is the bytes by which a card may differ.
 pub const ASKED_IN_A_RANGE: &str = "asked_in_a_range";
 
@@ -317,8 +323,10 @@ pub const ASKED_IN_A_RANGE: &str = "asked_in_a_range";
 pub const ASKED_OF_ONE_CAPABILITY: &str = "asked_of_one_capability";
 
 /// Events that do not affect the figures (`docs/rehearsal-library.md`).
-const HARMLESS: [&str; 8] = [
+const HARMLESS: [&str; 10] = [
     LATE_EVENTS,
+    COMMUNICATORS,
+    PEERS,
     "collective",
     "no_kernel_image",
     "addresses_not_reserved",

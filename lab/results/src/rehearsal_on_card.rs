@@ -7,7 +7,7 @@ use lab_base::beside::Uses;
 use lab_base::cards::Card;
 
 use super::on_card::{Held, OnCard};
-use super::rehearsal::{ASKED_IN_A_RANGE, ASKED_OF_ONE_CAPABILITY, LATE_EVENTS, RehearsalResult};
+use super::rehearsal::{ASKED_IN_A_RANGE, ASKED_OF_ONE_CAPABILITY, COMMUNICATORS, LATE_EVENTS, PEERS, RehearsalResult};
 
 impl RehearsalResult {
     /// True if the order of several streams may decide what the script takes.
@@ -50,6 +50,19 @@ impl RehearsalResult {
         }
     }
 
+    /// Whether a search takes it as one that fits: only if the upper figure does. `None` if it is not known whether it fits.
+    pub fn fits_in_a_search(&self) -> Option<bool> {
+        match self.fits {
+            Some(_) => Some(self.fits_surely() == Some(true)),
+            None => self.fits_so_far(),
+        }
+    }
+
+    /// True if it fits perhaps: one of its figures fits, another one does not.
+    pub fn fits_perhaps(&self) -> bool {
+        self.fits.is_some() && self.fits_surely().is_none()
+    }
+
     /// The most that was allocated and reserved on the fullest card, with enough memory; `None` if that is not known.
     pub(super) fn peaks(&self) -> Option<(u64, u64)> {
         match (&self.with_memory_enough, self.fits_so_far()) {
@@ -90,7 +103,11 @@ impl RehearsalResult {
     fn uses(&self) -> Uses {
         let of_cudnn = ["unknown_size", "asked_size", ASKED_IN_A_RANGE, ASKED_OF_ONE_CAPABILITY];
         let cudnn = self.not_as_on_a_card.iter().any(|one| of_cudnn.contains(&one.event.as_str()));
-        Uses { cudnn, nccl: self.has_ranks() }
+        let most = |event: &str| -> u32 {
+            let counts = self.not_as_on_a_card.iter().filter(|one| one.event == event);
+            counts.filter_map(|one| one.name.parse().ok()).max().unwrap_or(0)
+        };
+        Uses { cudnn, communicators: most(COMMUNICATORS).max(self.has_ranks().into()), peers: most(PEERS) }
     }
 }
 
@@ -198,5 +215,12 @@ mod tests {
         found.add_figures();
         assert!(found.on_card.expected_bytes >= alone.expected_bytes + (500 << 20), "{:?}", found.on_card);
         assert!(found.on_card.parts.iter().any(|part| part.name == "NCCL"));
+        // A mesh of two dimensions has three communicators; the library told of each.
+        for (event, name) in [(COMMUNICATORS, "1"), (COMMUNICATORS, "3"), (PEERS, "2")] {
+            found.not_as_on_a_card.push(NotAsOnACard { event: event.into(), name: name.into() });
+        }
+        let one = found.on_card.expected_bytes;
+        found.add_figures();
+        assert_eq!(found.on_card.expected_bytes, one + ((2 * 388 + 2 * 384) << 20), "{:?}", found.on_card);
     }
 }

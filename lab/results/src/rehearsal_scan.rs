@@ -62,13 +62,16 @@ pub struct LawPiece {
     pub off_by: f64,
 }
 
-/// The largest value that fits.
+/// The largest value whose upper figure fits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LargestValue {
     /// The value; null if none is known.
     pub value: Option<u64>,
-    /// True if it was rehearsed and fits, and the next one was rehearsed and does not.
+    /// True if it was rehearsed and fits, and the next one was rehearsed and does not fit surely.
     pub verified: bool,
+    /// The largest rehearsed value that fits perhaps; null if none above it does.
+    #[serde(default)]
+    pub perhaps: Option<u64>,
     /// In a sentence.
     pub in_words: String,
 }
@@ -85,10 +88,9 @@ impl RehearsalPoint {
         self.rehearsal.ranks.iter().max_by_key(|rank| rank.peak_reserved)
     }
 
-    /// Returns the bytes that it takes of the card, with the CUDA context.
-    pub fn taken_bytes(&self) -> u64 {
-        let reserved = self.largest().map_or(0, |rank| rank.peak_reserved);
-        reserved.saturating_add(self.rehearsal.gpu.context_bytes)
+    /// Returns the bytes that it takes of the card at most, with all that a process takes besides tensors.
+    pub fn most_bytes(&self) -> u64 {
+        self.rehearsal.on_card.upper_bytes
     }
 
     /// Returns the peak of allocated bytes, if the script fits.
@@ -213,8 +215,7 @@ impl RehearsalScanResult {
             0 => format!("None of {all} fits on {}", self.gpu.name),
             _ => format!("{fit} of {all} fit on {}", self.gpu.name),
         };
-        let is_perhaps = |found: &RehearsalResult| found.fits.is_some() && found.fits_surely().is_none();
-        let perhaps = self.points.iter().filter(|point| !point.searched && is_perhaps(&point.rehearsal)).count();
+        let perhaps = self.points.iter().filter(|point| !point.searched && point.rehearsal.fits_perhaps()).count();
         let which = if perhaps > 0 { format!("{which}, {perhaps} perhaps") } else { which };
         match &self.largest {
             Some(largest) => format!("{} {which}.", largest.in_words),

@@ -63,6 +63,7 @@ impl Again<'_, '_> {
             self.said.push(what_if.does_not_help(&conf, "it"));
             return Ok(None);
         };
+        let change = if fitting.fits_perhaps() { format!("{change}, which fits perhaps") } else { change };
         Ok(Some(Try { script: alloc_conf(&conf), ..entry(change, self.request, &point, &fitting) }))
     }
 
@@ -90,7 +91,9 @@ impl Again<'_, '_> {
             let change = word.in_words(value);
             let command: Vec<OsString> = word.with(&self.request.command, value);
             let changed = Request { command, ..self.request.clone() };
-            if let Some(fitting) = self.once(&changed, &change)? {
+            let fitting = self.once(&changed, &change)?;
+            let only_perhaps = fitting.as_ref().is_some_and(RehearsalResult::fits_perhaps);
+            if let Some(fitting) = fitting.filter(|_| !only_perhaps) {
                 let scanned = word.with_mark(&self.request.command);
                 let command = scan_command(&Request { command: scanned, ..self.request.clone() }, value, too_large);
                 self.said.push(format!("The largest that fits: `{command}`."));
@@ -99,7 +102,8 @@ impl Again<'_, '_> {
             if self.interrupted {
                 break;
             }
-            self.said.push(format!("{change} does not fit either."));
+            let how = if only_perhaps { "fits perhaps" } else { "does not fit either" };
+            self.said.push(format!("{change} {how}."));
             too_large = value;
         }
         Ok(None)

@@ -101,27 +101,50 @@ impl Scan<'_, '_> {
                         return Ok(None);
                     }
                 }
-                end => return Ok(Some(in_words(name, end))),
+                end => return Ok(Some(in_words(name, end, self.perhaps()))),
             }
         }
+    }
+
+    /// The rehearsed values that fit perhaps, in order.
+    fn perhaps(&self) -> Vec<u64> {
+        let perhaps = self.found.points.iter().filter(|point| point.rehearsal.fits_perhaps());
+        let mut values: Vec<u64> = perhaps.filter_map(|point| point.values.first()?.parse().ok()).collect();
+        values.sort_unstable();
+        values
     }
 }
 
 fn of_point(point: &RehearsalPoint) -> Option<Tried> {
     let value = point.values.first()?.parse().ok()?;
-    Some(Tried { value, fits: point.rehearsal.fits_so_far(), taken_bytes: point.taken_bytes() })
+    Some(Tried { value, fits: point.rehearsal.fits_in_a_search(), most_bytes: point.most_bytes() })
 }
 
-fn in_words(name: &str, end: Next) -> LargestValue {
+/// Words for the end of a search. `perhaps`: values that fit perhaps, in order.
+fn in_words(name: &str, end: Next, perhaps: Vec<u64>) -> LargestValue {
+    let largest = match end {
+        Next::Largest(value) => value,
+        Next::Between(value, _) => Some(value),
+        _ => None,
+    };
+    let perhaps: Vec<u64> = perhaps.into_iter().filter(|value| Some(*value) > largest).collect();
+    // The next value: whether it does not fit, or fits perhaps.
+    let next = |above: u64| match perhaps.contains(&above) {
+        true => format!("{above} fits perhaps"),
+        false => format!("{above} does not"),
+    };
     let (value, verified, in_words) = match end {
         Next::Largest(Some(value)) => (
             Some(value),
             true,
-            format!("{name} {value} is the largest that fits; {} does not: both were rehearsed.", value + 1),
+            format!("{name} {value} is the largest that fits; {}: both were rehearsed.", next(value + 1)),
         ),
-        Next::Largest(None) => (None, true, format!("No {name} fits.")),
+        Next::Largest(None) => match perhaps.last() {
+            Some(last) => (None, true, format!("No {name} fits surely; {last} fits perhaps.")),
+            None => (None, true, format!("No {name} fits.")),
+        },
         Next::Between(value, Some(above)) => {
-            (Some(value), false, format!("{name} {value} fits, {above} does not; nothing between them was tried."))
+            (Some(value), false, format!("{name} {value} fits, {}; nothing between them was tried.", next(above)))
         }
         Next::Between(value, None) => {
             (Some(value), false, format!("{name} {value} fits, and a larger one may: no more were tried."))
@@ -136,5 +159,5 @@ fn in_words(name: &str, end: Next) -> LargestValue {
         // Not reached: the search continues while the next step is `Try`.
         Next::Try(value) => (None, false, format!("{name} {value} was not tried.")),
     };
-    LargestValue { value, verified, in_words }
+    LargestValue { value, verified, perhaps: perhaps.last().copied(), in_words }
 }

@@ -27,7 +27,9 @@ pub fn rehearse(request: &Request, watch: &mut Watch) -> Result<Rehearsed> {
         enough::add(&mut found, more)?;
         found.interrupted |= more.interrupted;
     }
-    if found.result.asks_for_late_events() && !request.late_events && request.needs && !found.interrupted {
+    // Of several values only those that fit surely can get another answer by it.
+    let may_decide = request.late_again && (request.needs || found.result.fits_surely() == Some(true));
+    if found.result.asks_for_late_events() && !request.late_events && may_decide && !found.interrupted {
         add_late(&mut found, request, &library, watch)?;
     }
     found.result.add_figures();

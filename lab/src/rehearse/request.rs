@@ -41,6 +41,8 @@ pub struct Request {
     pub keep_outputs: Option<PathBuf>,
     /// True if a script that ran out of memory runs once more, with enough memory, to find what it needs.
     pub needs: bool,
+    /// True if a script of several streams runs once more with late events.
+    pub late_again: bool,
     /// Least memory of the card that has enough of it, if not the usual. Bytes.
     pub enough: Option<u64>,
     /// True if the script's output is hidden.
@@ -67,6 +69,7 @@ impl Request {
             values: true,
             keep_outputs: None,
             needs: false,
+            late_again: false,
             enough: None,
             silent: true,
             offline: false,

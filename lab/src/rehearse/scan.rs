@@ -67,10 +67,10 @@ fn replaced(word: &OsString, mark: &str, value: &str) -> OsString {
 pub(super) struct Tried {
     /// The value.
     pub(super) value: u64,
-    /// Whether it fits; `None` if the rehearsal could not tell.
+    /// Whether its upper figure fits; `None` if the rehearsal could not tell.
     pub(super) fits: Option<bool>,
-    /// Bytes of the card that it takes.
-    pub(super) taken_bytes: u64,
+    /// Bytes of the card that it takes at most.
+    pub(super) most_bytes: u64,
 }
 
 /// Next step of the search for the largest value that fits, or its end.
@@ -145,7 +145,7 @@ enum Limit {
 /// Near the card's end the allocator frees cached memory before it asks for more, so two values there do not show the slope.
 fn law(fitting: &[&Tried], total_bytes: u64) -> Option<Limit> {
     let [a, .., b] = fitting else { return None };
-    let (bytes, values) = (b.taken_bytes as f64 - a.taken_bytes as f64, (b.value - a.value) as f64);
+    let (bytes, values) = (b.most_bytes as f64 - a.most_bytes as f64, (b.value - a.value) as f64);
     if values <= 0.0 {
         return None;
     }
@@ -153,7 +153,7 @@ fn law(fitting: &[&Tried], total_bytes: u64) -> Option<Limit> {
     if slope <= 0.0 {
         return Some(Limit::Never);
     }
-    let more = (total_bytes.saturating_sub(b.taken_bytes) as f64 / slope).floor();
+    let more = (total_bytes.saturating_sub(b.most_bytes) as f64 / slope).floor();
     Some(Limit::At(b.value.saturating_add(more as u64)))
 }
 
@@ -164,8 +164,8 @@ mod tests {
     /// Searches for the largest value of a script with these needs.
     fn search(start: &[u64], total: u64, takes: impl Fn(u64) -> u64) -> (Next, usize) {
         let try_one = |value: u64| {
-            let taken_bytes = takes(value);
-            Tried { value, fits: Some(taken_bytes <= total), taken_bytes: taken_bytes.min(total) }
+            let most_bytes = takes(value);
+            Tried { value, fits: Some(most_bytes <= total), most_bytes: most_bytes.min(total) }
         };
         let mut tried: Vec<Tried> = start.iter().map(|value| try_one(*value)).collect();
         let mut searched = 0;
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(search(&[1, 2, 4], 10_000, |_| 7).0, Next::DoesNotGrow);
         assert_eq!(search(&[1, u64::MAX], 10_000, |_| 7).0, Next::DoesNotGrow);
         assert_eq!(search(&[1, 5], 100, |value| if value == 1 { 200 } else { 50 }).0, Next::NotInOrder);
-        let unknown = Tried { value: 3, fits: None, taken_bytes: 0 };
+        let unknown = Tried { value: 3, fits: None, most_bytes: 0 };
         assert_eq!(next(&[unknown], 0, 100), Next::Unknown(3));
     }
 

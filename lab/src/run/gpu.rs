@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use lab_base::beside::not_known;
 use lab_base::bytes;
 use lab_base::cards::{self, Card};
 use serde::de::{Deserializer, Error as _};
@@ -78,6 +79,9 @@ impl<'de> Deserialize<'de> for Gpu {
 
 /// Error text for a name that is neither a card nor a size, with similar names.
 fn unknown(text: &str) -> String {
+    if let Some(words) = not_known(text) {
+        return words;
+    }
     let like = one_of(&Card::like(text));
     format!(
         "vramlab knows no card of this name; did you mean {like}? `vramlab info cards` lists all. For another card give its memory, such as 24GiB"
@@ -125,6 +129,8 @@ mod tests {
         let error = "rtx4091".parse::<Gpu>().unwrap_err();
         assert!(error.contains("did you mean 'rtx4090'?") && error.contains("24GiB"), "{error}");
         assert!(matches!("NVIDIA GeForce RTX 4090".parse(), Ok(Gpu::Card { card, .. }) if card.name == "rtx4090"));
+        assert!(matches!("H100 MIG 3g.40gb".parse(), Ok(Gpu::Card { card, .. }) if card.name == "h100-3g.40gb"));
+        assert!("mi300x".parse::<Gpu>().unwrap_err().contains("an AMD GPU: what a process takes there"));
         assert_eq!("24G".parse(), Ok(Gpu::Bytes(24 << 30)));
         assert_eq!("24GB".parse(), Ok(Gpu::Bytes(24_000_000_000)));
     }

@@ -151,13 +151,13 @@ impl RunSpec {
     /// The libraries of the run that take memory of their own. `cudnn`: it has convolutions.
     pub fn uses(&self, cudnn: bool) -> Uses {
         let of_rank = matches!(self.device.gpu, Some(Gpu::Card { ranks: true, .. }));
-        Uses { cudnn, nccl: of_rank || self.parallel.has_ranks() }
+        Uses { cudnn, communicators: (of_rank || self.parallel.has_ranks()).into(), peers: 0 }
     }
 
     /// What decides how far a card may be from the run's figures, if it has no convolutions.
     pub(super) fn basis(&self) -> Basis {
         match self.is_torch() {
-            true if self.uses(false).nccl => Basis::Ranks,
+            true if self.uses(false).communicators > 0 => Basis::Ranks,
             true => Basis::of_requests(Profile::named(&self.like()).and_then(|profile| profile.compute_capability)),
             false => Basis::Own,
         }

@@ -224,7 +224,7 @@ const HAS_OWN_ENGINES: u32 = 90;
 /// What cuDNN takes in the context of a run's card besides what is counted for the card.
 fn of_cudnn(spec: &RunSpec) -> Range {
     let card = spec.device.gpu.and_then(Gpu::card);
-    let parts = Uses { cudnn: true, nccl: false }.beside(card);
+    let parts = Uses { cudnn: true, ..Uses::default() }.beside(card);
     parts.iter().map(|part| part.range()).fold(Range::default(), |sum, part| sum + part)
 }
 

@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::communicators::{Communicator, found};
+use super::communicators::{Communicator, connect, found};
 use crate::exchange::{self, MAX_BYTES};
 use crate::promise::{How, Promise};
 use crate::work::{kind, work};
@@ -182,6 +182,7 @@ fn broadcast(handle: usize, from: usize, to: usize, bytes: usize, root: c_int) {
 
 #[unsafe(no_mangle)]
 extern "C" fn ncclSend(from: usize, count: usize, kind: c_int, peer: c_int, handle: usize, stream: usize) -> c_int {
+    connect(handle, peer);
     let bytes = count.saturating_mul(element(kind));
     on_stream(stream, "ncclSend", || {
         let Some(communicator) = found(handle).filter(|_| exchange::is_possible() && bytes <= MAX_BYTES) else {
@@ -194,6 +195,7 @@ extern "C" fn ncclSend(from: usize, count: usize, kind: c_int, peer: c_int, hand
 
 #[unsafe(no_mangle)]
 extern "C" fn ncclRecv(to: usize, count: usize, kind: c_int, peer: c_int, handle: usize, stream: usize) -> c_int {
+    connect(handle, peer);
     let bytes = count.saturating_mul(element(kind));
     on_stream(stream, "ncclRecv", || match found(handle).filter(|_| exchange::is_possible() && bytes <= MAX_BYTES) {
         // The contents would be that rank's own: an activation, a gradient, an object.

@@ -1,6 +1,6 @@
 //! Communicators: their members, and the names under which their ranks meet (`exchange.rs`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -20,12 +20,18 @@ pub(super) struct Communicator {
     members: Option<Vec<u32>>,
     /// Number of communicators that were made of it. All ranks make them in the same order.
     children: u32,
+    /// Ranks to which it sends, or from which it receives, one by one.
+    peers: HashSet<c_int>,
 }
 
-static COMMUNICATORS: LazyLock<Mutex<HashMap<usize, Communicator>>> = LazyLock::new(Mutex::default);
+/// Events: how many communicators a process has for a card, and to how many ranks these are connected one by one.
+const COMMUNICATORS: &str = "communicators";
+const PEERS: &str = "peers";
+
+static ALL: LazyLock<Mutex<HashMap<usize, Communicator>>> = LazyLock::new(Mutex::default);
 
 fn communicators() -> MutexGuard<'static, HashMap<usize, Communicator>> {
-    COMMUNICATORS.lock().unwrap_or_else(PoisonError::into_inner)
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) fn found(handle: usize) -> Option<Communicator> {
@@ -39,12 +45,32 @@ pub(super) fn create(name: String, ranks: c_int, rank: c_int, card: c_int) -> Op
     }
     let made = handles::new();
     let members = members::members(&name).filter(|members| members.len() == ranks as usize);
-    communicators().insert(made, Communicator { ranks, rank, card, name, members, children: 0 });
+    let peers = HashSet::new();
+    let count = {
+        let mut all = communicators();
+        all.insert(made, Communicator { ranks, rank, card, name, members, children: 0, peers });
+        all.values().filter(|other| other.card == card).count()
+    };
+    log::once(COMMUNICATORS, &count.to_string());
     Some(made)
 }
 
 pub(super) fn destroy(handle: usize) {
     communicators().remove(&handle);
+}
+
+/// Connects a communicator to one of its ranks, for what they send each other alone.
+pub(super) fn connect(handle: usize, peer: c_int) {
+    let count = {
+        let mut all = communicators();
+        let Some(one) = all.get_mut(&handle) else { return };
+        if !one.peers.insert(peer) {
+            return;
+        }
+        let card = one.card;
+        all.values().filter(|other| other.card == card).map(|other| other.peers.len()).sum::<usize>()
+    };
+    log::once(PEERS, &count.to_string());
 }
 
 impl Communicator {

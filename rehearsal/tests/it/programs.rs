@@ -204,8 +204,14 @@ fn processes_share_a_card() {
 #[test]
 fn ranks_of_one_machine_hear_from_each_other() {
     let program = Program::new("ranks.c");
-    let file = program.file("shared");
-    run(&program, &[], &[("VRAMLAB_REHEARSAL_SHARED", &file)]);
+    let (file, log) = (program.file("shared"), program.file("log"));
+    run(&program, &[], &[("VRAMLAB_REHEARSAL_SHARED", &file), ("VRAMLAB_REHEARSAL_LOG", &log)]);
+    // A rank has the whole communicator and a part of it, and exchanged something alone with both others.
+    let log = std::fs::read_to_string(log).expect("the log");
+    let says = |event: &str, count: u32| log.contains(&format!(r#""event":"{event}","name":"{count}""#));
+    for event in ["communicators", "peers"] {
+        assert!(says(event, 2) && !says(event, 3), "{event}: {log}");
+    }
     // Without a place to meet, each rank receives what it sent itself.
     run(&program, &[], &[]);
 }

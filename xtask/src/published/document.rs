@@ -11,6 +11,7 @@ use super::fit::{Fit, fits, needed};
 use super::halves;
 use super::judged::{Judged, judged};
 use super::tables::{FOLDER, Row, answers, rows};
+use super::workspaces;
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
@@ -158,6 +159,24 @@ fn known_of_outside(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(text.lines().skip(1).filter_map(of).collect())
 }
 
+/// Percent from what was expected beyond which a row inside of its interval is listed.
+const FAR: f64 = 5.0;
+
+/// Rows that are inside of their intervals, and far from what was expected.
+fn write_far(out: &mut String, judged: &[Judged<'_>], known: &BTreeMap<String, String>) -> std::fmt::Result {
+    writeln!(
+        out,
+        "\n## Inside, and more than {FAR} % from what was expected\n\n| row | published | expected | | what is known |\n|---|---|---|---|---|"
+    )?;
+    let far = |one: &&Judged<'_>| one.place() == "inside" && !one.row.ran_out && one.error().abs() > FAR;
+    for one in judged.iter().filter(far) {
+        let ([_, expected, _], Row { id, published, .. }) = (one.figures, one.row);
+        let why = known.get(id.as_str()).map_or(one.said.basis.in_words(), String::as_str);
+        writeln!(out, "| {id} | {published:.0} | {expected:.0} | {:+.1} % | {why} |", one.error())?;
+    }
+    Ok(())
+}
+
 /// The document.
 ///
 /// # Errors
@@ -209,6 +228,8 @@ pub fn document(root: &Path) -> anyhow::Result<String> {
         let why = known.get(id.as_str()).map_or(NOTHING, String::as_str);
         writeln!(out, "| {id} | {published:.0} | {lower:.0} | {expected:.0} | {upper:.0} | {} | {why} |", one.place())?;
     }
+    write_far(&mut out, &judged, &known)?;
+    workspaces::write(&mut out, root)?;
     write_left_out(&mut out, root)?;
     writeln!(
         out,

@@ -5,7 +5,8 @@ use std::fs;
 
 use xtask::files::workspace_root;
 use xtask::published::{
-    CAUSES, DOCUMENT, FITTED, NOTHING, answers, document, fitted, left_out, own_context, rows, tried_halves,
+    CAUSES, DOCUMENT, FITTED, NOTHING, answers, document, fitted, left_out, own_context, rows, tried_halves, within,
+    workspaces,
 };
 
 #[test]
@@ -23,6 +24,16 @@ fn the_bands_in_use_are_those_that_the_rows_give() {
     let root = workspace_root();
     let there = fs::read_to_string(root.join(FITTED)).unwrap();
     assert!(there == fitted(&root).unwrap(), "{FITTED}: run `cargo xtask published`");
+}
+
+#[test]
+fn every_workspace_of_an_h100_is_inside_what_an_answer_states() {
+    let found = workspaces(&workspace_root()).unwrap();
+    let [equal, near, _] = within(&found);
+    assert_eq!(found.len(), 972);
+    assert!(equal >= 583 && near >= 781, "{equal} are equal, {near} within 512 bytes");
+    let outside: Vec<_> = found.iter().filter(|one| !one.is_inside()).collect();
+    assert!(outside.is_empty(), "{outside:?}");
 }
 
 #[test]

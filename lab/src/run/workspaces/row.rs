@@ -44,14 +44,6 @@ impl NamedWorkspaces {
     }
 }
 
-/// Bytes that a card with so many multiprocessors may take more for a plan in a range: a tile of partial sums for each, and alignment, as the library
-/// for rehearsals counts.
-pub const fn range_bytes(multiprocessors: u16) -> u64 {
-    const TILE: u64 = 128 * 256 * 4;
-    const ALIGNMENT: u64 = 512;
-    multiprocessors as u64 * TILE + ALIGNMENT
-}
-
 /// Returns a case as the numbers of a row; `None` for a type that cuDNN does not compute.
 pub fn case_numbers(case: &ConvolutionCase) -> Option<Vec<u64>> {
     let dtype = TYPES.iter().position(|dtype| *dtype == case.dtype)?;

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use lab_base::bands::range_bytes;
 use lab_base::cards::ALL;
 use lab_results::WorkspaceSource;
 use memcore::profile::{ConvolutionCase, ConvolutionWorkspaces};
 use serde::{Deserialize, Serialize};
 
 use super::built_in::{BuiltIn, CUDNN, RELEASE};
-use super::row::{ALL_PASSES, MEASURED_MULTIPROCESSORS, NamedWorkspaces, TYPES, case_numbers, range_bytes};
+use super::row::{ALL_PASSES, MEASURED_MULTIPROCESSORS, NamedWorkspaces, TYPES, case_numbers};
 
 /// Workspaces of convolutions on the cards of one compute capability.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
