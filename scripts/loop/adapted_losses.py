@@ -26,6 +26,7 @@ QWEN2 = {**LLAMA, "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], 
 ALL = {"lora": 4, "lora-target": "all-linear"}
 CASES = [
     ("llama, its own targets", LLAMA, {"lora": 8}), ("llama, all-linear", LLAMA, ALL), ("llama, DoRA", LLAMA, ALL | {"dora": True}),
+    ("llama, rsLoRA", LLAMA, {"lora": 8, "rslora": True}), ("gpt2, all-linear, rsLoRA", GPT2, ALL | {"rslora": True}),
     ("llama, accumulated and clipped", LLAMA, ALL | {"accumulate": 2, "clip-grad-norm": 0.05}), ("llama, checkpointing, SGD", LLAMA, ALL | {"checkpoint": "blocks", "optimizer": "momentum"}),
     ("gpt2, its own targets", GPT2, {"lora": 4}), ("gpt2, all-linear, DoRA", GPT2, ALL | {"dora": True}), ("qwen2, named", QWEN2, {"lora": 3, "lora-target": "q_proj,down_proj"}),
     ("qwen2, chunked loss", QWEN2, ALL | {"loss": "chunked:3"}), ("llama, frozen", LLAMA, {"freeze": "model.embed_tokens,*.mlp"}),
@@ -84,7 +85,7 @@ def network(config, fields, values):
     if "lora" in fields:
         target = fields.get("lora-target")
         target = target if target in (None, "all-linear") else target.split(",")
-        model = peft.get_peft_model(model, peft.LoraConfig(r=fields["lora"], target_modules=target, use_dora=fields.get("dora", False), task_type="CAUSAL_LM"))
+        model = peft.get_peft_model(model, peft.LoraConfig(r=fields["lora"], target_modules=target, use_dora=fields.get("dora", False), use_rslora=fields.get("rslora", False), task_type="CAUSAL_LM"))
     own, left = dict(model.named_parameters()), dict(values)
     with torch.no_grad():
         for name, value in values.items():
