@@ -209,7 +209,14 @@ mod tests {
 
     #[test]
     fn layers_are_named_by_the_end_of_their_paths() {
-        let lora = |target: &str| Lora { rank: 8, target: target.parse().unwrap(), dropout: 0.0, dora: false, rslora: false, saved: vec!["lm_head".into()] };
+        let lora = |target: &str| Lora {
+            rank: 8,
+            target: target.parse().unwrap(),
+            dropout: 0.0,
+            dora: false,
+            rslora: false,
+            saved: vec!["lm_head".into()],
+        };
         let path = "model.layers.0.self_attn.q_proj";
         assert!(lora("q_proj,v_proj").of_layer(path).is_some());
         assert!(lora("self_attn.q_proj").of_layer(path).is_some());

@@ -168,11 +168,8 @@ fn on_the_host(found: &RehearsalResult) -> Option<Section> {
     };
     let sum = |bytes: fn(&RehearsedRank) -> u64| found.ranks.iter().filter(first).map(bytes).sum::<u64>();
     let kinds = [("page-locked", sum(|rank| rank.host_locked)), ("managed", sum(|rank| rank.host_managed))];
-    let taken: Vec<String> = kinds
-        .iter()
-        .filter(|(_, bytes)| *bytes > 0)
-        .map(|(kind, bytes)| format!("{} {kind}", short(*bytes)))
-        .collect();
+    let taken: Vec<String> =
+        kinds.iter().filter(|(_, bytes)| *bytes > 0).map(|(kind, bytes)| format!("{} {kind}", short(*bytes))).collect();
     let each = if found.ranks.len() > 1 { ", all processes together" } else { "" };
     (!taken.is_empty()).then(|| {
         let taken = taken.join(" and ");

@@ -46,8 +46,12 @@ const OF_THE_REHEARSAL: [&str; 5] = ["model", "model-file", "gpu", "alloc-conf",
 /// [`Error::Usage`] that names a field which the driver cannot do.
 pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
     let fields = spec.said();
-    let known =
-        |name: &str| TAKEN.contains(&name) || TUNING_FIELDS.contains(&name) || WITHOUT_EFFECT.contains(&name) || OF_THE_REHEARSAL.contains(&name);
+    let known = |name: &str| {
+        TAKEN.contains(&name)
+            || TUNING_FIELDS.contains(&name)
+            || WITHOUT_EFFECT.contains(&name)
+            || OF_THE_REHEARSAL.contains(&name)
+    };
     if let Some(name) = fields.keys().find(|name| !known(name)) {
         return Err(cannot(
             name,

@@ -135,7 +135,6 @@ fn lines(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
     }
     changes.extend(ends::losses(spec, session));
     changes.extend(ends::saved_on_host(spec, session));
-    changes.extend(ends::step_in_backward(spec, session));
     if !session.run.set_to_none {
         let line = "optimizer.zero_grad(set_to_none=True)";
         changes.push(Change::new((Axis::ZeroGrad, size::LINE), "gradients freed", line, |spec| {

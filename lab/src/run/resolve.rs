@@ -231,7 +231,9 @@ fn quantized(
 
 /// Returns the adapters that are trained instead of the network.
 fn lora(spec: &RunSpec, network: &Network) -> Result<Option<Lora>> {
-    let TrainingSpec { lora: Some(rank), lora_target, lora_dropout, dora, rslora, modules_to_save, .. } = &spec.training else {
+    let TrainingSpec { lora: Some(rank), lora_target, lora_dropout, dora, rslora, modules_to_save, .. } =
+        &spec.training
+    else {
         return Ok(None);
     };
     let target = match lora_target {

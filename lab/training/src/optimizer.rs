@@ -5,9 +5,9 @@ use lab_base::named;
 use memcore::nn::Parameter;
 use memcore::optim::{
     Adadelta, AdadeltaOptions, Adafactor, AdafactorOptions, Adagrad, AdagradOptions, Adam, AdamOptions, Adamax,
-    AdamaxOptions, Asgd, AsgdOptions, BitsAndBytes, BitsAndBytesOptions, Implementation, Muon, MuonOptions, NAdam, NAdamOptions,
-    Optimizer, PretrainedAdafactor, PretrainedAdafactorOptions, RAdam, RAdamOptions, RmsProp, RmsPropOptions, Rprop,
-    RpropOptions, Sgd, SgdOptions,
+    AdamaxOptions, Asgd, AsgdOptions, BitsAndBytes, BitsAndBytesOptions, Implementation, Muon, MuonOptions, NAdam,
+    NAdamOptions, Optimizer, PretrainedAdafactor, PretrainedAdafactorOptions, RAdam, RAdamOptions, RmsProp,
+    RmsPropOptions, Rprop, RpropOptions, Sgd, SgdOptions,
 };
 use serde::Serialize;
 

@@ -262,7 +262,9 @@ impl<'a> Taken<'a> {
     /// Sets the adapters of PEFT, with the options that are on.
     pub(super) fn adapters(&mut self, keys: &Keys<'_>, rank: u64, target: Option<String>, dropout: Option<f64>) {
         self.set("lora", rank);
-        for switch in LORA_SWITCHES.iter().filter(|switch| [switch.peft, switch.axolotl].iter().any(|name| keys.is_on(name))) {
+        for switch in
+            LORA_SWITCHES.iter().filter(|switch| [switch.peft, switch.axolotl].iter().any(|name| keys.is_on(name)))
+        {
             self.set(switch.field, true);
         }
         let saved: Vec<String> = SAVED_MODULES.iter().flat_map(|name| keys.texts(name)).collect();

@@ -92,7 +92,12 @@ fn adapters(model: &Pretrained, config: &Value) -> Option<Lora> {
         dropout: config["lora_dropout"].as_f64().unwrap_or(0.0),
         dora: config["use_dora"] == true,
         rslora: config["use_rslora"] == true,
-        saved: config["modules_to_save"].as_array().into_iter().flatten().filter_map(|name| name.as_str().map(String::from)).collect(),
+        saved: config["modules_to_save"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|name| name.as_str().map(String::from))
+            .collect(),
     })
 }
 

@@ -41,8 +41,6 @@ pub(in crate::run) enum Axis {
     Keep,
     Loss,
     ZeroGrad,
-    /// When the optimizer steps.
-    Step,
     Allocator,
     Buckets,
     Zero,
@@ -122,8 +120,8 @@ impl Change {
             | Axis::ZeroGrad
             | Axis::Allocator => Helps::Always,
             // Gradients exist while the next micro-batch runs; what is gathered exists beside the shards.
-            // A copy of each weight that backward reads exists beside it. States of a first step are made beside activations.
-            Axis::Split | Axis::Buckets | Axis::Zero | Axis::SavedOn | Axis::Step => Helps::Often,
+            // A copy of each weight that backward reads exists beside it.
+            Axis::Split | Axis::Buckets | Axis::Zero | Axis::SavedOn => Helps::Often,
             Axis::Sequence | Axis::Precision | Axis::Optimizer | Axis::LargerOptimizer | Axis::Adapters => {
                 Helps::Unknown
             }

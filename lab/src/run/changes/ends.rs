@@ -54,23 +54,6 @@ pub(super) fn selective_checkpointing(spec: &RunSpec, session: &Session) -> Opti
     }))
 }
 
-/// Steps that are taken in backward, where nothing needs the gradients of all parameters at once.
-pub(super) fn step_in_backward(spec: &RunSpec, session: &Session) -> Option<Change> {
-    let mut run = session.run.clone();
-    run.optimizer.in_backward = true;
-    let others = session.run.optimizer.in_backward
-        || spec.model.by_trainer()
-        || spec.model.adversary.is_some()
-        || spec.parallel != RunSpec::default().parallel;
-    if others || run.check().is_err() {
-        return None;
-    }
-    let line = "p.register_post_accumulate_grad_hook(step), an optimizer for each parameter";
-    Some(Change::new((Axis::Step, size::PACKAGE), "steps in backward", line, |spec| {
-        spec.training.step_in_backward = true;
-    }))
-}
-
 /// What forward saves for backward on the host, where nothing was recorded that cannot be combined with it.
 pub(super) fn saved_on_host(spec: &RunSpec, session: &Session) -> Option<Change> {
     let checkpointed = spec.model.checkpoint.is_some() && matches!(session.network, Network::Exported(..));

@@ -15,8 +15,8 @@ use lab_base::error::Result;
 use lab_imports::huggingface::{Configuration, End};
 use lab_imports::recipes::Recipe;
 use lab_models::TUNING_FIELDS;
-use lab_training::OptimizerKind;
 use lab_results::{HandedFile, NotHanded};
+use lab_training::OptimizerKind;
 use serde_json::Value;
 
 use super::dry_runner::DryRunner;
@@ -156,7 +156,10 @@ impl Maker<'_> {
         } else if matches!(self.plan.model.options().end, End::Liger | End::Kernels) {
             found.leave(NAME, "vramlab writes no script with Liger's loss: it is liger_kernel's patch of the model");
         } else if self.plan.run.optimizer.kind == OptimizerKind::Muon {
-            found.leave(NAME, "vramlab writes no script with Muon, which is an optimizer of some parameters beside another");
+            found.leave(
+                NAME,
+                "vramlab writes no script with Muon, which is an optimizer of some parameters beside another",
+            );
         } else if self.plan.spec.model.by_trainer() && self.plan.chosen_blocks().is_some() {
             found.leave(NAME, "the Trainer checkpoints every block");
         } else if self.plan.spec.model.by_trainer() && !found.has("training_args.json") {

@@ -28,11 +28,8 @@ pub(super) fn text(heading: &str, lines: &Lines) -> String {
 
 /// What recipes call alike: rank, alpha, dropout, and the switches that are on.
 fn adapters(lora: &Lora, [rank, saved]: [&'static str; 2], name: fn(&LoraSwitch) -> &'static str) -> Lines {
-    let mut lines: Lines = vec![
-        (rank, lora.rank.into()),
-        ("lora_alpha", LORA_ALPHA.into()),
-        ("lora_dropout", lora.dropout.into()),
-    ];
+    let mut lines: Lines =
+        vec![(rank, lora.rank.into()), ("lora_alpha", LORA_ALPHA.into()), ("lora_dropout", lora.dropout.into())];
     if !lora.saved.is_empty() {
         let names = if saved == "additional_target" { lora.saved.join(",").into() } else { lora.saved.clone().into() };
         lines.push((saved, names));

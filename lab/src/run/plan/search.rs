@@ -83,7 +83,7 @@ impl Planner<'_> {
     fn moves(&self) -> Result<Moves> {
         let mut all = changes::proposed(self.spec, self.session, self.paper.before_training(self.spec)?.tensors);
         all.retain(|change| match change.axis() {
-            Axis::Sequence | Axis::LargerOptimizer | Axis::Split | Axis::Step => false,
+            Axis::Sequence | Axis::LargerOptimizer | Axis::Split => false,
             Axis::Precision => self.allowed.numbers,
             Axis::Optimizer => self.allowed.optimizer,
             Axis::Adapters => self.allowed.adapters,
