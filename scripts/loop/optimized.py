@@ -1,5 +1,6 @@
 """Optimizers by the fields of a run: of torch.optim, transformers and bitsandbytes, of parts of the parameters, and with their steps in backward."""
 import functools
+import typing
 
 # Each optimizer of torch.optim: its class, and the arguments that its name says.
 TORCH: "dict[str, tuple[str, dict]]" = {
@@ -52,14 +53,20 @@ class InBackward:
         pass
 
 
-def muon(named, decay):
-    """Muon of the matrices of numbered modules, AdamW of the rest."""
+def muon(named, arguments):
+    """Muon of the matrices of numbered modules, AdamW of the rest, both with these arguments."""
     import torch
 
     trained = [(name, parameter) for name, parameter in named if parameter.requires_grad]
     ours = [parameter for name, parameter in trained if parameter.ndim == 2 and any(part.isdigit() for part in name.split("."))]
     others = [parameter for _, parameter in trained if all(parameter is not one for one in ours)]
-    return Several([kind(part, lr=1e-4, **decay) for kind, part in ((torch.optim.Muon, ours), (torch.optim.AdamW, others)) if part])
+    return Several([kind(part, **{"lr": 1e-4, **arguments}) for kind, part in ((torch.optim.Muon, ours), (torch.optim.AdamW, others)) if part])
+
+
+def by_name(made: typing.Any):
+    """Marks what makes an optimizer of parameters with their names."""
+    made.by_name = True
+    return made
 
 
 def optimizer_of(fields):
@@ -71,8 +78,7 @@ def optimizer_of(fields):
                 names = {parameter: name for name, parameter in named}
                 return InBackward(lambda parameter: made([(names[parameter], parameter)]), names)
 
-            each.by_name = True
-            return each
+            return by_name(each)
         return lambda parameters: InBackward(lambda parameter: made([parameter]), parameters)
     return made
 
@@ -85,8 +91,7 @@ def optimizer_alone(fields):
         def made(named):
             return muon(named, {"weight_decay": fields["weight-decay"]} if "weight-decay" in fields else {})
 
-        made.by_name = True
-        return made
+        return by_name(made)
     name, decay = fields["optimizer"], {"weight_decay": fields["weight-decay"]} if "weight-decay" in fields else {}
     if name in BITSANDBYTES:
         import bitsandbytes
