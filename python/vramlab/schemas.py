@@ -1422,6 +1422,8 @@ class RehearsedRank(TypedDict, total=False):
     at_peak: list[AtPeak]
     by_category: Optional[PeakShares]
     growth: Optional[RehearsedGrowth]
+    host_locked: int
+    host_managed: int
 
 
 class RehearsedWorld(TypedDict, total=False):
@@ -1499,6 +1501,7 @@ RunSpec = TypedDict(
         "load-in-8bit": "bool",
         "double-quant": "bool",
         "loss": "Optional[str]",
+        "liger": "bool",
         "loop": "Optional[str]",
         "tied": "bool",
         "keep-intermediate": "bool",
@@ -1511,7 +1514,10 @@ RunSpec = TypedDict(
         "lora": "Optional[int]",
         "lora-target": "Optional[str]",
         "lora-dropout": "Optional[float]",
+        "modules-to-save": "Optional[str]",
         "dora": "bool",
+        "rslora": "bool",
+        "step-in-backward": "bool",
         "lr": "Optional[float]",
         "weight-decay": "Optional[float]",
         "nesterov": "bool",

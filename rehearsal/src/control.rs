@@ -14,6 +14,12 @@ extern "C" fn vramlab_rehearsal_counters(counters: Out<[u64; 3]>) -> c_int {
     crate::answer::driver(counters.set(values::counters()))
 }
 
+/// Writes the most bytes of the host that cards could read at once: page-locked, and managed.
+#[unsafe(no_mangle)]
+extern "C" fn vramlab_rehearsal_host(peaks: Out<[u64; 2]>) -> c_int {
+    crate::answer::driver(peaks.set(crate::host_memory::peaks()))
+}
+
 /// Writes the last execution plan of cuDNN whose workspace a program asked for since the last call: where the answer is
 /// from (0: the settings; 1: cuDNN; 2: cuDNN, without what cuBLASLt takes for itself; 3: cuDNN, of an engine for one compute
 /// capability alone), the engine's number, the bytes. Returns an error if there was none.

@@ -27,6 +27,29 @@ pub(crate) struct Range {
 
 static RANGES: Mutex<BTreeMap<usize, Range>> = Mutex::new(BTreeMap::new());
 
+/// Bytes of page-locked memory (pinned and registered), and of managed memory: those there are, and the most there were.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    now: [usize; 2],
+    peak: [usize; 2],
+}
+
+static TAKEN: Mutex<Taken> = Mutex::new(Taken { now: [0; 2], peak: [0; 2] });
+
+/// Counts a range that begins or ends.
+fn count(range: &Range, begins: bool) {
+    let place = usize::from(range.kind == Kind::Managed);
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = taken.now[place];
+    taken.now[place] = if begins { now.saturating_add(range.bytes) } else { now.saturating_sub(range.bytes) };
+    taken.peak[place] = taken.peak[place].max(taken.now[place]);
+}
+
+/// The most bytes of page-locked and of managed memory that this process had at once.
+pub(crate) fn peaks() -> [u64; 2] {
+    TAKEN.lock().unwrap_or_else(PoisonError::into_inner).peak.map(|bytes| bytes as u64)
+}
+
 fn ranges() -> MutexGuard<'static, BTreeMap<usize, Range>> {
     RANGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -43,7 +66,9 @@ pub(crate) fn allocate(bytes: usize, kind: Kind, flags: u32, card: usize) -> Ans
     if got == libc::MAP_FAILED {
         return Err(Code::OUT_OF_MEMORY);
     }
-    ranges().insert(got as usize, Range { bytes, kind, flags, card });
+    let range = Range { bytes, kind, flags, card };
+    ranges().insert(got as usize, range);
+    count(&range, true);
     Ok(got as usize)
 }
 
@@ -53,6 +78,7 @@ pub(crate) fn free(address: usize, kind: Kind) -> Answer {
     let range = ranges.get(&address).filter(|range| range.kind == kind).ok_or(Code::INVALID_VALUE)?;
     // SAFETY: the mapping that `allocate` made, of the same size, which the program gives up.
     unsafe { libc::munmap(address as *mut _, range.bytes) };
+    count(range, false);
     ranges.remove(&address);
     Ok(())
 }
@@ -66,7 +92,9 @@ pub(crate) fn register(address: usize, bytes: usize, flags: u32, card: usize) ->
     if overlapping(&ranges, address, bytes) {
         return Err(Code::HOST_ALREADY_REGISTERED);
     }
-    ranges.insert(address, Range { bytes, kind: Kind::Registered, flags, card });
+    let range = Range { bytes, kind: Kind::Registered, flags, card };
+    ranges.insert(address, range);
+    count(&range, true);
     Ok(())
 }
 
@@ -78,7 +106,8 @@ fn overlapping(ranges: &BTreeMap<usize, Range>, address: usize, bytes: usize) ->
 /// Unregisters memory of the program's own.
 pub(crate) fn unregister(address: usize) -> Answer {
     let mut ranges = ranges();
-    ranges.get(&address).filter(|range| range.kind == Kind::Registered).ok_or(Code::HOST_NOT_REGISTERED)?;
+    let range = ranges.get(&address).filter(|range| range.kind == Kind::Registered);
+    count(range.ok_or(Code::HOST_NOT_REGISTERED)?, false);
     ranges.remove(&address);
     Ok(())
 }

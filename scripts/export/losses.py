@@ -102,10 +102,10 @@ def tuned(folder, batch, runs):
 def with_optimizers(folder, batch, make, inputs, loss):
     """The losses of one network with every optimizer of torch.optim by its name."""
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../loop"))
-    import techniques
+    import optimized
 
     losses = {}
-    for name, (kind, arguments) in {**USUAL, **techniques.TORCH}.items():
+    for name, (kind, arguments) in {**USUAL, **optimized.TORCH}.items():
         torch.manual_seed(0)
         losses[name] = train(make().train(), inputs, loss, functools.partial(getattr(torch.optim, kind), **arguments))
     with open(os.path.join(folder, "optimizer_losses.json"), "w") as file:

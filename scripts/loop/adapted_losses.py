@@ -26,6 +26,10 @@ QWEN2 = {**LLAMA, "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], 
 ALL = {"lora": 4, "lora-target": "all-linear"}
 CASES = [
     ("llama, its own targets", LLAMA, {"lora": 8}), ("llama, all-linear", LLAMA, ALL), ("llama, DoRA", LLAMA, ALL | {"dora": True}),
+    ("llama, rsLoRA", LLAMA, {"lora": 8, "rslora": True}), ("gpt2, all-linear, rsLoRA", GPT2, ALL | {"rslora": True}),
+    ("llama, a table and a copied head", LLAMA, {"lora": 4, "lora-target": "q_proj,embed_tokens", "modules-to-save": "lm_head"}),
+    ("llama, Muon", LLAMA, {"optimizer": "muon"}), ("llama, all-linear, Muon", LLAMA, ALL | {"optimizer": "muon"}),
+    ("llama, steps in backward", LLAMA, {"step-in-backward": True}), ("qwen2, all-linear, steps in backward", QWEN2, ALL | {"step-in-backward": True}),
     ("llama, accumulated and clipped", LLAMA, ALL | {"accumulate": 2, "clip-grad-norm": 0.05}), ("llama, checkpointing, SGD", LLAMA, ALL | {"checkpoint": "blocks", "optimizer": "momentum"}),
     ("gpt2, its own targets", GPT2, {"lora": 4}), ("gpt2, all-linear, DoRA", GPT2, ALL | {"dora": True}), ("qwen2, named", QWEN2, {"lora": 3, "lora-target": "q_proj,down_proj"}),
     ("qwen2, chunked loss", QWEN2, ALL | {"loss": "chunked:3"}), ("llama, frozen", LLAMA, {"freeze": "model.embed_tokens,*.mlp"}),
@@ -84,7 +88,8 @@ def network(config, fields, values):
     if "lora" in fields:
         target = fields.get("lora-target")
         target = target if target in (None, "all-linear") else target.split(",")
-        model = peft.get_peft_model(model, peft.LoraConfig(r=fields["lora"], target_modules=target, use_dora=fields.get("dora", False), task_type="CAUSAL_LM"))
+        saved = fields["modules-to-save"].split(",") if "modules-to-save" in fields else None
+        model = peft.get_peft_model(model, peft.LoraConfig(r=fields["lora"], target_modules=target, use_dora=fields.get("dora", False), use_rslora=fields.get("rslora", False), modules_to_save=saved, task_type="CAUSAL_LM"))
     own, left = dict(model.named_parameters()), dict(values)
     with torch.no_grad():
         for name, value in values.items():
@@ -103,13 +108,25 @@ def network(config, fields, values):
     return model
 
 
+def optimizer_of(model, fields):
+    import optimized
+
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if fields.get("optimizer") == "momentum":
+        return torch.optim.SGD(parameters, lr=1e-2, momentum=0.9)
+    if fields.get("optimizer") == "muon":
+        return optimized.muon(model.named_parameters(), {"lr": 1e-2})
+    if fields.get("step-in-backward"):
+        return optimized.InBackward(lambda parameter: torch.optim.AdamW([parameter], lr=1e-2), parameters)
+    return torch.optim.AdamW(parameters, lr=1e-2)
+
+
 def losses(config, fields, values):
     model = network(config, fields, values)
     if "checkpoint" in fields:
         model.gradient_checkpointing_enable({"use_reentrant": False})
         model.enable_input_require_grads()
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.SGD(parameters, lr=1e-2, momentum=0.9) if fields.get("optimizer") == "momentum" else torch.optim.AdamW(parameters, lr=1e-2)
+    optimizer = optimizer_of(model, fields)
     accumulate, found = fields.get("accumulate", 1), []
     for step in range(STEPS):
         optimizer.zero_grad()

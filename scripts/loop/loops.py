@@ -96,6 +96,11 @@ def slow_adamw(parameters):
     return torch.optim.AdamW(parameters, lr=1e-4)
 
 
+def optimizer_over(optimized, model):
+    """The optimizer of a network's parameters; some tell them apart by their names."""
+    return optimized(model.named_parameters() if getattr(optimized, "by_name", False) else model.parameters())
+
+
 def as_it_is(row, model):
     return model, "model"
 
@@ -127,7 +132,7 @@ def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1
     within `saved`. All of it is one function, because names die in the order of their first assignment."""
     model = model.to(DEVICE)
     model, label = ready(row, model)
-    optimizer = optimized(model.parameters())
+    optimizer = optimizer_over(optimized, model)
     row(label)
     for step in range(steps):
         for micro in range(accumulate):
@@ -156,16 +161,21 @@ def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1
 
 def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps=6, every=0, size=4, average=False, hold=("inputs", "outputs", "loss"),
                     frozen="", dtype=torch.float32, accumulate=1, adapters=None, optimized=slow_adamw, checkpoints=False, contexts=None, last=0, texts=0, autocast=None, loss_of=None,
-                    saved=contextlib.nullcontext, ready=as_it_is, around=at_once, clip=0.0, scaled=False, **sizes):
+                    saved=contextlib.nullcontext, ready=as_it_is, around=at_once, clip=0.0, scaled=False, by_liger=False, only_loss=False, **sizes):
     """A small network of transformers, by its own loss, or by `loss_of(model, batch)`; returns its configuration. `adapters` puts some on it before it is
     moved, and its forward pass is computed within `saved`. `checkpoints`: all blocks, or those whose numbers it is true for; `contexts` makes the contexts of
     such a block. `last`: the tokens that have scores, all for 0. `texts`: the texts that each example consists of, told apart by their positions. `ready` gives the model that
-    is trained and the label of its row, and a micro-batch is computed within `around`. `clip`: the largest norm of the gradients. `scaled`: the loss is scaled."""
+    is trained and the label of its row, and a micro-batch is computed within `around`. `clip`: the largest norm of the gradients. `scaled`: the loss is scaled.
+    `by_liger`: Liger's kernels are put in. `only_loss`: the result has no name."""
     import transformers
 
     config = getattr(transformers, name + "Config")(**sizes)
     head = {"Bert": "BertForMaskedLM", "T5": "T5ForConditionalGeneration", "GPT2": "GPT2LMHeadModel"}.get(name, name + "ForCausalLM")
     model = getattr(transformers, head)._from_config(config, dtype=dtype)
+    if by_liger:
+        from liger_kernel.transformers.monkey_patch import _apply_liger_kernel_to_instance
+
+        _apply_liger_kernel_to_instance(model=model)
     model = (adapters(model) if adapters else model).to(DEVICE)
     model.train()
     if checkpoints:
@@ -177,7 +187,7 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
     if frozen:
         freeze(model, frozen)
     model, label = ready(row, model)
-    optimizer = optimized(model.parameters())
+    optimizer = optimizer_over(optimized, model)
     scaler = torch.amp.GradScaler("cuda") if scaled else None
     row(label)
     if average:
@@ -216,6 +226,8 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
                     elif last:
                         out = model(**{**batch, "labels": batch["labels"][:, -last:]}, logits_to_keep=last)
                         loss = out.loss
+                    elif only_loss:
+                        loss = model(**batch).loss
                     else:
                         out = model(**batch)
                         loss = out.loss

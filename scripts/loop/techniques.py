@@ -11,12 +11,12 @@ import json
 import random
 import sys
 import typing
-import weakref
 
 # Small networks, by the fields of a run. A name with `hf-` is a configuration of transformers, one with `export-` a program of `scripts/export`.
 NETWORKS: "dict[str, dict]" = {
     "mlp": {"model": "mlp", "layers": 4, "width": 1024, "features": 512, "batch": 48}, "gpt": {"model": "gpt", "batch": 4}, "cnn": {"model": "simple-cnn", "batch": 16},
     "hf-llama": {"batch": 2, "sequence": 48}, "hf-gpt2": {"batch": 2, "sequence": 48}, "hf-qwen2": {"batch": 3, "sequence": 40},
+    "hf-qwen3": {"batch": 2, "sequence": 40}, "hf-gemma": {"batch": 2, "sequence": 40}, "hf-mistral": {"batch": 2, "sequence": 40}, "hf-phi3": {"batch": 2, "sequence": 40},
     "hf-neox": {"batch": 2, "sequence": 48}, "hf-opt": {"batch": 2, "sequence": 32}, "hf-wide": {"batch": 2, "sequence": 200}, "export-mlp": {"batch": 30}, "export-swiglu": {"batch": 30},
 }
 CONFIGS: "dict[str, tuple[str, dict]]" = {
@@ -25,6 +25,14 @@ CONFIGS: "dict[str, tuple[str, dict]]" = {
     "hf-gpt2": ("GPT2", dict(vocab_size=900, n_positions=48, n_embd=192, n_layer=3, n_head=4, bos_token_id=0, eos_token_id=1)),
     "hf-qwen2": ("Qwen2", dict(vocab_size=3000, hidden_size=128, intermediate_size=320, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
                                max_position_embeddings=64, tie_word_embeddings=True)),
+    "hf-qwen3": ("Qwen3", dict(vocab_size=1500, hidden_size=128, intermediate_size=320, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
+                               max_position_embeddings=64)),
+    "hf-gemma": ("Gemma", dict(vocab_size=1600, hidden_size=128, intermediate_size=384, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1, head_dim=32,
+                               max_position_embeddings=64)),
+    "hf-mistral": ("Mistral", dict(vocab_size=1200, hidden_size=128, intermediate_size=320, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                                   max_position_embeddings=64)),
+    "hf-phi3": ("Phi3", dict(vocab_size=1100, hidden_size=128, intermediate_size=320, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4, pad_token_id=0,
+                             max_position_embeddings=64, original_max_position_embeddings=64)),
     "hf-neox": ("GPTNeoX", dict(vocab_size=2000, hidden_size=128, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64)),
     "hf-opt": ("OPT", dict(vocab_size=2500, hidden_size=128, word_embed_proj_dim=128, ffn_dim=512, num_hidden_layers=2, num_attention_heads=4,
                            max_position_embeddings=64)),
@@ -34,13 +42,6 @@ CONFIGS: "dict[str, tuple[str, dict]]" = {
 }
 STEPS = 3
 
-# Each optimizer of torch.optim: its class, and the arguments that its name says.
-TORCH: "dict[str, tuple[str, dict]]" = {
-    "rmsprop": ("RMSprop", {}), "rmsprop-momentum": ("RMSprop", {"momentum": 0.9}), "rmsprop-centered": ("RMSprop", {"centered": True}),
-    "adadelta": ("Adadelta", {}), "nadam": ("NAdam", {}), "nadamw": ("NAdam", {"decoupled_weight_decay": True, "weight_decay": 0.01}),
-    "radam": ("RAdam", {}), "radamw": ("RAdam", {"decoupled_weight_decay": True, "weight_decay": 0.01}), "adamax": ("Adamax", {}), "asgd": ("ASGD", {}),
-    "rprop": ("Rprop", {}), "torch-adafactor": ("Adafactor", {}),
-}
 # The programs: optimizer, network, further fields.
 LOOP, LISTS, NARROW = {"optimizer-impl": "loop"}, {"optimizer-impl": "foreach"}, {"precision": "bf16"}
 DECAY, ASCENT = {"weight-decay": 0.1}, {"maximize": True}
@@ -61,14 +62,18 @@ OTHERS_OF_BITSANDBYTES = [
     ("rmsprop8bit", "cnn", {}), ("momentum8bit", "mlp", {}), ("adagrad8bit", "mlp", {}), ("ademamix", "gpt", {}), ("paged-ademamix", "mlp", {}),
     ("paged-ademamix8bit", "mlp", {}), ("paged-adamw8bit", "hf-llama", NARROW),
 ]
-# bitsandbytes' classes, and the arguments that decide their memory.
-BITSANDBYTES = {
-    "adamw8bit": "AdamW8bit", "paged-adamw8bit": "PagedAdamW8bit", "paged-adamw": "PagedAdamW32bit", "adam8bit": "Adam8bit", "lion": "Lion32bit",
-    "lion8bit": "Lion8bit", "paged-lion": "PagedLion32bit", "paged-lion8bit": "PagedLion8bit", "lamb": "LAMB32bit",
-    "rmsprop8bit": "RMSprop8bit", "momentum8bit": "SGD8bit", "adagrad8bit": "Adagrad8bit",
-    "ademamix": "AdEMAMix", "ademamix8bit": "AdEMAMix8bit", "paged-ademamix8bit": "PagedAdEMAMix8bit",
-    "paged-ademamix": "PagedAdEMAMix", "paged-adam8bit": "PagedAdam8bit",
-}
+# Matrices of the layers by Muon, the rest by AdamW; and steps that are taken in backward: optimizer, network, further fields.
+RANK_8, BLOCKWISE = {"lora": 8, "lora-target": "all-linear"}, {"checkpoint": "blocks"}
+OF_MUON = [
+    ("muon", "mlp", {}), ("muon", "gpt", {}), ("muon", "hf-llama", {}), ("muon", "hf-llama", NARROW), ("muon", "hf-qwen2", NARROW | BLOCKWISE), ("muon", "hf-gpt2", DECAY),
+    ("muon", "hf-wide", NARROW | RANK_8), ("muon", "hf-neox", {"accumulate": 2}),
+]
+OF_BACKWARD = [
+    ("adamw", "mlp", {}), ("adamw", "gpt", LOOP), ("adamw", "hf-llama", {}), ("adamw", "hf-llama", NARROW | {"optimizer-impl": "fused"}), ("sgd", "hf-gpt2", {}),
+    ("adamw", "hf-qwen2", NARROW | BLOCKWISE), ("paged-adamw8bit", "hf-wide", NARROW | BLOCKWISE), ("adamw8bit", "hf-qwen2", NARROW), ("adamw", "hf-wide", NARROW | RANK_8),
+    ("adafactor", "hf-llama", NARROW), ("adamw", "export-swiglu", LOOP), ("adamw", "hf-neox", {"precision": "autocast-bf16"}), ("muon", "hf-opt", {}),
+    ("adamw", "cnn", {"freeze": "conv1"}),
+]
 
 RANK_16 = {"lora": 16, "lora-target": "all-linear"}
 # The end of a network: the loss in place of the network's own.
@@ -82,6 +87,14 @@ ENDS = [
 LIGER = [
     ("liger", "hf-llama", {}), ("liger", "hf-llama", NARROW), ("liger", "hf-gpt2", NARROW | TWICE), ("liger", "hf-qwen2", BLOCKS | NARROW), ("liger", "hf-neox", {}),
     ("liger", "hf-opt", NARROW), ("liger", "hf-wide", NARROW | RANK_16), ("liger", "hf-wide", NARROW | {"save-on-cpu": "pinned"}), ("liger", "hf-qwen2", TWICE),
+]
+
+# All of Liger's kernels, as `apply_liger_kernel_to_…` puts them in.
+BOTH_TYPES = {"precision": "bf16-autocast-bf16"}
+KERNELS = [
+    ("hf-llama", {}), ("hf-llama", NARROW), ("hf-qwen2", NARROW | BLOCKS), ("hf-qwen2", TWICE), ("hf-wide", NARROW | RANK_16 | BLOCKS), ("hf-wide", NARROW | {"keep": "loss"}),
+    ("hf-qwen3", NARROW), ("hf-qwen3", BLOCKS), ("hf-gemma", NARROW), ("hf-gemma", BLOCKS), ("hf-mistral", NARROW | TWICE), ("hf-phi3", NARROW), ("hf-phi3", BLOCKS),
+    ("hf-llama", BOTH_TYPES), ("hf-wide", BOTH_TYPES | RANK_16 | BLOCKS), ("hf-qwen2", NARROW | {"optimizer": "paged-adamw8bit", "optimizer-impl": "loop"}),
 ]
 
 # The same under autocast over 16-bit weights, in networks whose last norm keeps their type.
@@ -101,6 +114,18 @@ TUNED = [
     ("paged-adamw8bit", "hf-llama", ADAPTED | NESTED | BLOCKS | {"dora": True}), ("paged-adamw8bit", "hf-wide", {"lora": 8} | FOUR | BLOCKS | {"loss": "chunked:4"}),
     ("lion8bit", "hf-llama", ADAPTED | FOUR | BLOCKS), ("lion8bit", "hf-wide", RANK_64 | NESTED), ("paged-lion8bit", "hf-wide", RANK_64 | NESTED | BLOCKS),
     ("paged-adamw", "hf-wide", RANK_64 | FOUR | BLOCKS), ("adamw8bit", "hf-wide", RANK_64 | BLOCKS), ("adafactor", "hf-llama", ADAPTED | NESTED | BLOCKS),
+]
+
+# Adapters of tables, modules that are trained as copies, and rsLoRA: network, further fields.
+TABLES = {"lora": 8, "lora-target": "q_proj,embed_tokens"}
+HEADS = {"modules-to-save": "lm_head"}
+ENDS_SAVED = {"modules-to-save": "lm_head,embed_tokens"}
+ADAPTED_ENDS = [
+    ("hf-llama", TABLES), ("hf-llama", NARROW | TABLES | BLOCKS), ("hf-qwen3", NARROW | TABLES), ("hf-llama", AUTOCAST | TABLES), ("hf-llama", BOTH_TYPES | TABLES | BLOCKS),
+    ("hf-qwen2", NARROW | TABLES), ("hf-llama", RANK_16 | HEADS), ("hf-llama", NARROW | RANK_16 | ENDS_SAVED), ("hf-wide", NARROW | RANK_16 | BLOCKS | HEADS),
+    ("hf-llama", BOTH_TYPES | RANK_16 | ENDS_SAVED | BLOCKS), ("hf-llama", AUTOCAST | RANK_16 | HEADS), ("hf-wide", NARROW | RANK_64 | NESTED | BLOCKS | HEADS),
+    ("hf-llama", NARROW | TABLES | FOUR), ("hf-mistral", NARROW | RANK_16 | {"rslora": True}), ("hf-wide", NARROW | RANK_64 | NESTED | BLOCKS | {"rslora": True}),
+    ("hf-llama", BOTH_TYPES | RANK_16 | NESTED | BLOCKS | {"dora": True}), ("hf-llama", BOTH_TYPES | RANK_16 | {"dora": True}), ("hf-llama", NARROW | RANK_16 | {"modules-to-save": "norm"}),
 ]
 
 # Saved tensors on the host, between forward and backward: pageable or pinned, network, further fields.
@@ -245,10 +270,26 @@ def program(name, network, fields):
     return {"name": f"{name} {network} {said}".strip(), "network": network, "fields": {**NETWORKS[network], "steps": STEPS, "optimizer": name, **fields}}
 
 
-GROUPS: "dict[str, list]" = {"optimizers_torch": OF_TORCH, "optimizers_factored": FACTORED, "optimizers_bitsandbytes": OF_BITSANDBYTES,
-                             "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS, "liger": LIGER, "liger_autocast": LIGER_AUTOCAST, "tuned": TUNED, "offloaded": OFFLOADED, "selected": SELECTED,
+GROUPS: "dict[str, list]" = {"optimizers_torch": OF_TORCH, "muon": OF_MUON, "in_backward": OF_BACKWARD, "optimizers_factored": FACTORED, "optimizers_bitsandbytes": OF_BITSANDBYTES,
+                             "optimizers_bitsandbytes_others": OTHERS_OF_BITSANDBYTES, "ends": ENDS, "liger": LIGER, "liger_autocast": LIGER_AUTOCAST,
+                             "liger_kernels": KERNELS, "tuned": TUNED, "adapted_ends": ADAPTED_ENDS, "offloaded": OFFLOADED, "selected": SELECTED,
                              "saved": SAVED, "last": LAST, "packed": PACKED, "ranked": RANKED,
                              "combined": drawn(30, 49), "wide": widely(24, 51)}
+
+
+def stepping(name, network, fields):
+    """An optimizer whose steps are taken in backward."""
+    return program(name, network, {**fields, "step-in-backward": True})
+
+
+def adapted_ends(network, fields):
+    """Adapters by AdamW."""
+    return combined(network, {"optimizer": "adamw", **fields})
+
+
+def by_liger(network, fields):
+    """Liger's kernels in a network."""
+    return combined(network, {"optimizer": "adamw", "liger": True, **fields})
 
 
 def tuned(name, network, fields):
@@ -265,8 +306,11 @@ def adapted(fields):
     nested = {"bnb_4bit_use_double_quant": True} if fields.get("double-quant") else {}
     four = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": "bfloat16", **nested}
     arguments = four if fields.get("load-in-4bit") else {"load_in_8bit": True} if fields.get("load-in-8bit") else None
-    lora = peft.LoraConfig(r=fields["lora"], target_modules=fields.get("lora-target"), lora_dropout=fields.get("lora-dropout", 0.0),
-                           use_dora=fields.get("dora", False))
+    targets = fields.get("lora-target")
+    targets = targets if targets in (None, "all-linear") else targets.split(",")
+    lora = peft.LoraConfig(r=fields["lora"], target_modules=targets, lora_dropout=fields.get("lora-dropout", 0.0),
+                           use_dora=fields.get("dora", False), use_rslora=fields.get("rslora", False),
+                           modules_to_save=fields["modules-to-save"].split(",") if "modules-to-save" in fields else None)
 
     def made(model):
         if arguments:
@@ -277,26 +321,6 @@ def adapted(fields):
         return peft.get_peft_model(model, lora)
 
     return made
-
-
-def optimizer_of(fields):
-    """What makes the optimizer that the fields of a run name."""
-    import torch
-
-    name, decay = fields["optimizer"], {"weight_decay": fields["weight-decay"]} if "weight-decay" in fields else {}
-    if name in BITSANDBYTES:
-        import bitsandbytes
-
-        more = {"momentum": 0.9} if name == "momentum8bit" else {}
-        return functools.partial(getattr(bitsandbytes.optim, BITSANDBYTES[name]), lr=1e-4, **more, **decay)
-    if name == "adafactor":
-        import transformers
-
-        return functools.partial(transformers.Adafactor, lr=1e-4, scale_parameter=False, relative_step=False, **decay)
-    kind, arguments = {**TORCH, "adamw": ("AdamW", {})}[name]
-    form = {"foreach": fields["optimizer-impl"] == "foreach"} if "optimizer-impl" in fields else {}
-    more = {"maximize": True} if fields.get("maximize") else {}
-    return functools.partial(getattr(torch.optim, kind), lr=1e-4, **{**arguments, **decay}, **form, **more)
 
 
 def loss_of(name):
@@ -390,54 +414,6 @@ def computed_again(blocks, contexts):
         block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False, context_fn=contexts)
 
 
-class Host:
-    """Bytes of the host that saved tensors of the card take: all at once, and the pinned blocks that PyTorch made for them."""
-
-    def __init__(self):
-        self.now, self.peak, self.pinned = 0, 0, 0
-
-    def saved(self, kind):
-        """What makes the context of a forward pass: `torch.autograd.graph.save_on_cpu`."""
-        from torch.autograd.graph import save_on_cpu
-
-        def made():
-            hooks = save_on_cpu(pin_memory=kind == "pinned")
-            pack = hooks.pack_hook
-
-            def counting(tensor):
-                # What is on the host already is not counted: states of random generators.
-                if not tensor.is_cuda:
-                    return pack(tensor)
-                before = pinned_bytes()
-                packed = pack(tensor)
-                self.pinned += pinned_bytes() - before
-                return self.counted(packed)
-
-            hooks.pack_hook = counting
-            return hooks
-
-        return made
-
-    def counted(self, packed):
-        count = packed[1].nbytes
-        self.now += count
-        self.peak = max(self.peak, self.now)
-        weakref.finalize(packed[1], self.freed, count)
-        return packed
-
-    def freed(self, count):
-        self.now -= count
-
-    def figures(self):
-        return {"copies": self.peak, "pinned": self.pinned}
-
-
-def pinned_bytes():
-    import torch
-
-    return torch.cuda.host_memory_stats().get("allocated_bytes.current", 0)
-
-
 def of_ranks(fields):
     """What makes a rank of the network, under PyTorch's stand-in for a process group; nothing for a run on one device."""
     if "data-parallel" not in fields:
@@ -465,10 +441,11 @@ def run(row, case, host):
     import torch
 
     import loops
+    import optimized as optimizers
 
     fields, network = case["fields"], case["network"]
     offload = {"saved": host.saved(fields["save-on-cpu"])} if "save-on-cpu" in fields else {}
-    optimized, batch = optimizer_of(fields), fields["batch"] // fields.get("data-parallel", 1)
+    optimized, batch = optimizers.optimizer_of(fields), fields["batch"] // fields.get("data-parallel", 1)
     frozen, ranks = fields.get("freeze", ""), of_ranks(fields)
     dtype = torch.bfloat16 if str(fields.get("precision")).startswith("bf16") else torch.float32
     precision = str(fields.get("precision"))
@@ -480,7 +457,7 @@ def run(row, case, host):
                                      accumulate=fields.get("accumulate", 1), checkpoints=checkpoints_of(fields.get("checkpoint")), autocast=autocast,
                                      contexts=contexts_of(fields["checkpoint-save"]) if "checkpoint-save" in fields else None,
                                      last=fields.get("logits-to-keep", 0), texts=fields.get("packing", 0),
-                                     loss_of=loss_of(fields["loss"]) if "loss" in fields else None, frozen=frozen, clip=fields.get("clip-grad-norm", 0.0), scaled=precision == "autocast-fp16",
+                                     loss_of=loss_of(fields["loss"]) if "loss" in fields else None, by_liger=fields.get("liger", False), only_loss=fields.get("keep") == "loss", frozen=frozen, clip=fields.get("clip-grad-norm", 0.0), scaled=precision == "autocast-fp16",
                                      average="ema" in fields, **ranks, **offload, **sizes)["config"]
     if network.startswith("export-"):
         loops.exported(row, network[len("export-"):], (batch,), STEPS, optimized=optimized, frozen=frozen, **ranks, **offload)
@@ -501,6 +478,7 @@ def recorded(case):
     """The rows of a program, which runs in a process of its own."""
     import torch
 
+    import host_bytes
     import script_format
 
     torch.backends.cudnn.enabled = False
@@ -508,7 +486,7 @@ def recorded(case):
     rows = script_format.Rows()
     torch.cuda.init()
     torch.manual_seed(0)
-    host = Host()
+    host = host_bytes.Host()
     config = run(rows, case, host)
     if config:
         # The file of the network before its weights were quantized.
@@ -519,8 +497,8 @@ def recorded(case):
 
 def main():
     if sys.argv[1:]:
-        made: typing.Any = {"ends": ended, "liger": ended, "liger_autocast": ended, "tuned": tuned, "offloaded": offloaded, "selected": selected, "saved": saved,
-                            "last": counted("logits-to-keep"), "packed": counted("packing"), "combined": combined, "wide": combined}.get(sys.argv[1], program)
+        made: typing.Any = {"in_backward": stepping, "ends": ended, "liger": ended, "liger_autocast": ended, "tuned": tuned, "offloaded": offloaded, "selected": selected, "saved": saved,
+                            "last": counted("logits-to-keep"), "packed": counted("packing"), "combined": combined, "wide": combined, "liger_kernels": by_liger, "adapted_ends": adapted_ends}.get(sys.argv[1], program)
         print(json.dumps([made(*words) for words in GROUPS[sys.argv[1]]]))
     else:
         print(*GROUPS, sep="\n")

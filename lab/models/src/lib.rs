@@ -25,7 +25,7 @@ mod vgg;
 pub use freeze::Freeze;
 pub use gpt::GptConfig;
 pub use gpt::causal_mask;
-pub use lora::{LORA_ALPHA, Lora, LoraTarget};
+pub use lora::{LORA_ALPHA, LORA_SWITCHES, Lora, LoraSwitch, LoraTarget, SAVED_MODULES, TUNING_FIELDS};
 pub use network::{Architecture, Defaults, Input, Loss, Model, Places, Task};
 pub use options::ModelOptions;
 pub use pieces::{Measured, MeasuredParameter, measured};

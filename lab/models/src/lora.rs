@@ -11,11 +11,50 @@ use serde::Serialize;
 /// The name in the paths of all weights of adapters.
 const ADAPTER: &str = ".lora_";
 
+/// The name in the paths of the weights of modules that are copied to be trained.
+const SAVED: &str = ".modules_to_save.";
+
+/// The name in the path of an adapter's weight beside a lookup table.
+const OF_TABLE: &str = ".lora_embedding_";
+
 /// Output layers of language models, on which `all-linear` puts no adapter.
 const OUTPUT_LAYERS: [&str; 2] = ["lm_head", "embed_out"];
 
 /// PEFT's own default for `lora_alpha`.
 pub const LORA_ALPHA: u32 = 8;
+
+/// Fields of a run that PEFT and bitsandbytes are told.
+pub const TUNING_FIELDS: [&str; 9] = [
+    "lora",
+    "lora-target",
+    "lora-dropout",
+    "modules-to-save",
+    "dora",
+    "rslora",
+    "load-in-4bit",
+    "load-in-8bit",
+    "double-quant",
+];
+
+/// An option of adapters that is on or off.
+#[derive(Debug, PartialEq, Eq)]
+pub struct LoraSwitch {
+    /// The field of a run.
+    pub field: &'static str,
+    /// The name in PEFT's `LoraConfig`, which most trainers have taken over.
+    pub peft: &'static str,
+    /// The name in axolotl's recipes.
+    pub axolotl: &'static str,
+}
+
+/// Names of the list of modules that are copied: in PEFT and ms-swift, in TRL and axolotl, in LLaMA-Factory.
+pub const SAVED_MODULES: [&str; 3] = ["modules_to_save", "lora_modules_to_save", "additional_target"];
+
+/// All of these options. Files of trainers are read and written by them.
+pub static LORA_SWITCHES: [LoraSwitch; 2] = [
+    LoraSwitch { field: "dora", peft: "use_dora", axolotl: "peft_use_dora" },
+    LoraSwitch { field: "rslora", peft: "use_rslora", axolotl: "peft_use_rslora" },
+];
 
 /// The layers that get an adapter: `target_modules`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,19 +129,37 @@ pub struct Lora {
     /// `use_dora`
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dora: bool,
+    /// `use_rslora`: the results are divided by the root of the rank, not by the rank.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub rslora: bool,
+    /// `modules_to_save`: modules that are trained whole, as copies beside the originals.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub saved: Vec<String>,
 }
 
 impl Lora {
     /// Returns the adapter of the linear layer at a path; `None` if it has none.
     pub fn of_layer(&self, path: &str) -> Option<LowRank> {
-        let options =
-            LowRank { rank: self.rank, alpha: f64::from(LORA_ALPHA), dropout: self.dropout, magnitudes: self.dora };
-        (!path.contains(ADAPTER) && self.target.covers(path)).then_some(options)
+        let rank = self.rank.max(1) as f64;
+        let scaling = f64::from(LORA_ALPHA) / if self.rslora { rank.sqrt() } else { rank };
+        let options = LowRank { rank: self.rank, scaling, dropout: self.dropout, magnitudes: self.dora };
+        (!path.contains(ADAPTER) && self.target.covers(path) && !self.saves(path)).then_some(options)
     }
 
-    /// True for a parameter that is trained: a weight of an adapter.
+    /// The options that are on.
+    pub fn switched_on(&self) -> impl Iterator<Item = &'static LoraSwitch> {
+        let on = [self.dora, self.rslora];
+        LORA_SWITCHES.iter().zip(on).filter(|(_, on)| *on).map(|(switch, _)| switch)
+    }
+
+    /// True for a parameter that is trained: a weight of an adapter, or of a module that is copied.
     pub fn trains(name: &str) -> bool {
-        name.contains(ADAPTER)
+        name.contains(ADAPTER) || name.contains(SAVED)
+    }
+
+    /// True if the module at a path is copied, and the copy trained.
+    pub fn saves(&self, path: &str) -> bool {
+        self.saved.iter().any(|name| is_named(path, name))
     }
 
     /// Refuses a name that no linear layer has.
@@ -122,7 +179,24 @@ impl Lora {
         };
         match missing {
             Some(name) => {
-                Err(Error::usage("lora-target", format!("{name}: no linear layer of the network is called so")))
+                return Err(Error::usage(
+                    "lora-target",
+                    format!(
+                        "{name}: vramlab puts adapters on linear layers and tables of embeddings, and none is called so; a rehearsal of the script has others (vramlab predict train.py)"
+                    ),
+                ));
+            }
+            None => {}
+        }
+        if self.dora && parameters.iter().any(|parameter| parameter.path().contains(OF_TABLE)) {
+            let problem = "vramlab does not support magnitudes of a table of embeddings; leave --dora out, or rehearse the script (vramlab predict train.py)";
+            return Err(Error::usage("dora", problem));
+        }
+        let copied = || parameters.iter().filter_map(|parameter| parameter.path().split_once(SAVED));
+        match self.saved.iter().find(|name| !copied().any(|(module, _)| is_named(module, name))) {
+            Some(name) => {
+                let problem = "no module of the network with weights of its own is called so";
+                Err(Error::usage("modules-to-save", format!("{name}: {problem}")))
             }
             None => Ok(()),
         }
@@ -135,14 +209,22 @@ mod tests {
 
     #[test]
     fn layers_are_named_by_the_end_of_their_paths() {
-        let lora = |target: &str| Lora { rank: 8, target: target.parse().unwrap(), dropout: 0.0, dora: false };
+        let lora = |target: &str| Lora {
+            rank: 8,
+            target: target.parse().unwrap(),
+            dropout: 0.0,
+            dora: false,
+            rslora: false,
+            saved: vec!["lm_head".into()],
+        };
         let path = "model.layers.0.self_attn.q_proj";
         assert!(lora("q_proj,v_proj").of_layer(path).is_some());
         assert!(lora("self_attn.q_proj").of_layer(path).is_some());
         assert!(lora("proj").of_layer(path).is_none());
         assert!(lora("all-linear").of_layer(path).is_some());
         assert!(lora("all-linear").of_layer("lm_head").is_none());
-        assert!(lora("lm_head").of_layer("lm_head").is_some());
+        assert!(lora("lm_head").of_layer("lm_head").is_none() && lora("q_proj").saves("lm_head"));
+        assert!(!lora("q_proj").saves("model.lm_heads"));
         assert!(lora("default").of_layer("q_proj.lora_A.default").is_none());
         assert_eq!(lora("q, v").target.to_string(), "q,v");
         let pattern = lora(r"layers.[\d]+.(q|k),?_proj").target;

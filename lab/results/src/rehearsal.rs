@@ -163,6 +163,12 @@ pub struct RehearsedRank {
     /// Whether memory grows from step to step; null without steps or without a recording.
     #[serde(default)]
     pub growth: Option<RehearsedGrowth>,
+    /// The most page-locked memory of the host that the process had: pinned for batches, saved tensors or offloaded states. Not pageable memory.
+    #[serde(default)]
+    pub host_locked: u64,
+    /// The most managed memory that it had, as paged optimizers take: it lies on the host or on the card.
+    #[serde(default)]
+    pub host_managed: u64,
 }
 
 /// The first time that memory ran out. Bytes.

@@ -112,6 +112,7 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
             None => out.extend(at_peak(when, &rank.at_peak, rank.by_category)),
         }
     }
+    out.extend(on_the_host(found));
     out.extend(changes(found));
     // What the answer rests on comes last.
     if let Some(figures) = found.peaks().map(|peaks| found.figures_of(peaks)) {
@@ -174,6 +175,24 @@ fn answer(found: &RehearsalResult) -> String {
             ran_out_before(found)
         ),
     }
+}
+
+/// Memory of the host that cards read, of all processes together.
+fn on_the_host(found: &RehearsalResult) -> Option<Section> {
+    // A process has a row for each card that it used.
+    let first = |rank: &&RehearsedRank| {
+        let own = found.ranks.iter().find(|other| other.pid == rank.pid);
+        own.is_some_and(|own| own.gpu == rank.gpu)
+    };
+    let sum = |bytes: fn(&RehearsedRank) -> u64| found.ranks.iter().filter(first).map(bytes).sum::<u64>();
+    let kinds = [("page-locked", sum(|rank| rank.host_locked)), ("managed", sum(|rank| rank.host_managed))];
+    let taken: Vec<String> =
+        kinds.iter().filter(|(_, bytes)| *bytes > 0).map(|(kind, bytes)| format!("{} {kind}", short(*bytes))).collect();
+    let each = if found.ranks.len() > 1 { ", all processes together" } else { "" };
+    (!taken.is_empty()).then(|| {
+        let taken = taken.join(" and ");
+        Section::Note(format!("On the host at most {taken}{each}, beside pageable memory, which is not counted."))
+    })
 }
 
 /// Says which ranks were not started, and what replaces them.

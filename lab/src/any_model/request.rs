@@ -7,6 +7,7 @@ use lab_base::changes::ALLOC_CONF;
 use lab_base::error::{Error, Result};
 use lab_imports::huggingface::Configuration;
 use lab_imports::published;
+use lab_models::{LORA_SWITCHES, TUNING_FIELDS};
 use serde_json::{Value, json};
 
 use super::hub_cache::in_hub_cache;
@@ -16,7 +17,7 @@ use crate::run::RunSpec;
 const MOST_STEPS: u64 = 20;
 
 /// Fields that the driver takes, and those that change no memory of it.
-const TAKEN: [&str; 23] = [
+const TAKEN: [&str; 16] = [
     "batch",
     "steps",
     "sequence",
@@ -31,13 +32,6 @@ const TAKEN: [&str; 23] = [
     "head",
     "choices",
     "keep",
-    "load-in-4bit",
-    "load-in-8bit",
-    "lora",
-    "lora-target",
-    "lora-dropout",
-    "dora",
-    "double-quant",
     "freeze",
     "loss",
 ];
@@ -52,8 +46,12 @@ const OF_THE_REHEARSAL: [&str; 5] = ["model", "model-file", "gpu", "alloc-conf",
 /// [`Error::Usage`] that names a field which the driver cannot do.
 pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
     let fields = spec.said();
-    let known =
-        |name: &str| TAKEN.contains(&name) || WITHOUT_EFFECT.contains(&name) || OF_THE_REHEARSAL.contains(&name);
+    let known = |name: &str| {
+        TAKEN.contains(&name)
+            || TUNING_FIELDS.contains(&name)
+            || WITHOUT_EFFECT.contains(&name)
+            || OF_THE_REHEARSAL.contains(&name)
+    };
     if let Some(name) = fields.keys().find(|name| !known(name)) {
         return Err(cannot(
             name,
@@ -99,7 +97,8 @@ pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
         "lora": fields.get("lora"),
         "lora_target": text("lora-target"),
         "lora_dropout": fields.get("lora-dropout"),
-        "dora": spec.training.dora,
+        "modules_to_save": text("modules-to-save"),
+        "lora_switches": LORA_SWITCHES.iter().filter(|switch| fields.contains_key(switch.field)).map(|switch| switch.peft).collect::<Vec<_>>(),
         "double_quant": spec.model.double_quant,
         "freeze": text("freeze"),
         "loss": text("loss"),

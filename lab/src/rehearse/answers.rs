@@ -53,11 +53,13 @@ pub(super) struct Answer {
     pub(super) lines: Lines,
     /// Cards, and addresses of workspaces that PyTorch keeps there for libraries.
     pub(super) workspaces: Vec<(usize, u64)>,
+    pub(super) host: Host,
 }
 
 impl Answer {
     /// True if no figure exceeds [`MAX_FIGURE`].
     fn is_plausible(&self) -> bool {
+        let host = [self.host.locked, self.host.managed];
         let own = [self.pid, self.rank, self.world, self.steps, self.entries, self.compiled.new];
         let cards = self
             .cards
@@ -79,6 +81,7 @@ impl Answer {
         let periods = self.periods.iter().map(|period| period.every);
         let figures = own
             .into_iter()
+            .chain(host)
             .chain(marks)
             .chain(holders)
             .chain(periods)
@@ -100,6 +103,14 @@ pub(super) struct Card {
     pub(super) ooms: u64,
     /// Number of allocations until the answer was written.
     pub(super) made: u64,
+}
+
+/// The most memory of the host that cards could read, in bytes: page-locked (pinned or registered), and managed.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Host {
+    pub(super) locked: u64,
+    pub(super) managed: u64,
 }
 
 /// Uses of the network, besides steps, that were seen.

@@ -340,6 +340,8 @@ fn ranks_of(
             at_peak: held.lines,
             by_category: held.by_category,
             growth: growth::growth(answer, card, snapshot.as_ref(), requested, &working),
+            host_locked: answer.host.locked,
+            host_managed: answer.host.managed,
         }
     };
     let ranks: Vec<RehearsedRank> = answer.cards.iter().map(of_card).collect();

@@ -13,7 +13,16 @@ pub const RIVALS: [(&str, &str); 4] =
     [("model", "model-file"), ("load", "resume"), ("batch", "batches"), ("load-in-4bit", "load-in-8bit")];
 
 /// Fields that cannot be combined.
-const EXCLUSIVE: [(&str, &str); 25] = [
+const EXCLUSIVE: [(&str, &str); 34] = [
+    ("modules-to-save", "data-parallel"),
+    ("modules-to-save", "liger"),
+    ("liger", "data-parallel"),
+    ("liger", "devices"),
+    ("liger", "logits-to-keep"),
+    ("liger", "loss"),
+    ("step-in-backward", "adversary"),
+    ("step-in-backward", "data-parallel"),
+    ("step-in-backward", "devices"),
     ("lora", "freeze"),
     ("lora", "adversary"),
     ("lora", "channels-last"),
@@ -42,11 +51,13 @@ const EXCLUSIVE: [(&str, &str); 25] = [
 ];
 
 /// Fields that have a meaning only beside another one.
-const NEEDS: [(&str, &str); 14] = [
+const NEEDS: [(&str, &str); 16] = [
     ("checkpoint-save", "checkpoint"),
     ("lora-target", "lora"),
     ("lora-dropout", "lora"),
     ("dora", "lora"),
+    ("modules-to-save", "lora"),
+    ("rslora", "lora"),
     ("double-quant", "load-in-4bit"),
     ("eval-batch", "eval-every"),
     ("eval-steps", "eval-every"),
@@ -334,8 +345,8 @@ mod tests {
             r#"{
             "model": "gpt", "adversary": "discriminator.pt2", "layers": 2, "width": 64, "heads": 2, "sequence": 8, "vocabulary": 24, "features": 1, "image": 32, "classes": 5,
             "dropout": 0.5, "attention": "eager", "checkpoint": "1,3", "checkpoint-save": "mm,attention", "logits-to-keep": 4, "packing": 2, "head": "causal-lm", "choices": 2, "transformers": "4.51",
-            "keep": "loss", "attention-mask": "padded", "built-on-device": true, "load-in-4bit": true, "double-quant": true, "loop": "trainer", "loss": "mean", "tied": true, "keep-intermediate": true,
-            "batches": "2,1", "lengths": "8,4", "eval-every": 2, "eval-batch": 4, "eval-steps": 3, "eval-keep": "logits", "ema": "model", "hold": "inputs,loss", "channels-last": true, "save-on-cpu": "pinned", "steps": 3, "data": "digits", "optimizer": "adamw", "optimizer-impl": "fused", "freeze": "embed,!head", "lora": 16, "lora-target": "q_proj,v_proj", "lora-dropout": 0.25, "dora": true, "lr": 0.1, "weight-decay": 0.0,
+            "keep": "loss", "attention-mask": "padded", "built-on-device": true, "load-in-4bit": true, "double-quant": true, "liger": true, "loop": "trainer", "loss": "mean", "tied": true, "keep-intermediate": true,
+            "batches": "2,1", "lengths": "8,4", "eval-every": 2, "eval-batch": 4, "eval-steps": 3, "eval-keep": "logits", "ema": "model", "hold": "inputs,loss", "channels-last": true, "save-on-cpu": "pinned", "steps": 3, "data": "digits", "optimizer": "adamw", "optimizer-impl": "fused", "freeze": "embed,!head", "lora": 16, "lora-target": "q_proj,v_proj", "lora-dropout": 0.25, "modules-to-save": "lm_head", "dora": true, "rslora": true, "step-in-backward": true, "lr": 0.1, "weight-decay": 0.0,
             "nesterov": true, "amsgrad": true, "maximize": true, "capturable": true, "precision": "autocast-bf16", "accumulate": 2,
             "zero-grad": "zero", "schedule": "input,forward", "clip-grad-norm": 1.0, "seed": 7, "like": "torch-2.8", "cudnn-workspace": 0,
             "env": ["A=b"], "multiprocessors": 80, "memory-limit": 1073741824, "memory-fraction": 0.5, "alloc-conf": "expandable_segments:True",

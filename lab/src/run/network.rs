@@ -341,7 +341,7 @@ impl ModelSpec {
             built_on_device: self.built_on_device,
             load_as: self.release().loads_as(),
             script: self.script.unwrap_or(Script::Plain),
-            end: self.loss.and_then(LossChoice::end).unwrap_or_default(),
+            end: if self.liger { End::Kernels } else { self.loss.and_then(LossChoice::end).unwrap_or_default() },
             logits_to_keep: self.logits_to_keep,
             packing: self.packing,
             ..huggingface::Options::default()
@@ -381,6 +381,7 @@ impl ModelSpec {
             ("attention-mask", self.attention_mask.is_some()),
             ("logits-to-keep", self.logits_to_keep.is_some()),
             ("packing", self.packing.is_some()),
+            ("liger", self.liger),
             ("built-on-device", self.built_on_device),
             ("loop", self.script.is_some()),
         ];

@@ -73,6 +73,10 @@ fn computed(spec: &RunSpec, run: &RunSettings, target: &Target) -> Result<()> {
     if spec.device.backend.is_none() || target.backend_name() == "meta" {
         return Ok(());
     }
+    if spec.model.liger {
+        let problem = "no device here has Liger's kernels. `vramlab predict` says what they take";
+        return Err(Error::usage("liger", problem));
+    }
     if spec.model.loss == Some(LossChoice::Liger) {
         let problem =
             "liger: no device here has its kernels. `vramlab predict` says what it takes, and --loss chunked trains";
@@ -227,7 +231,9 @@ fn quantized(
 
 /// Returns the adapters that are trained instead of the network.
 fn lora(spec: &RunSpec, network: &Network) -> Result<Option<Lora>> {
-    let TrainingSpec { lora: Some(rank), lora_target, lora_dropout, dora, .. } = &spec.training else {
+    let TrainingSpec { lora: Some(rank), lora_target, lora_dropout, dora, rslora, modules_to_save, .. } =
+        &spec.training
+    else {
         return Ok(None);
     };
     let target = match lora_target {
@@ -243,13 +249,27 @@ fn lora(spec: &RunSpec, network: &Network) -> Result<Option<Lora>> {
         return Err(Error::usage("lora-dropout", format!("probability {dropout} is outside 0..1")));
     }
     network.check_lora()?;
+    let saved = saved_modules(modules_to_save.as_deref())?;
+    if !saved.is_empty() && network.architecture().shares_ends() {
+        let problem = "PEFT's copies share no weights, and the ends of this network do, which vramlab does not support; rehearse the script (vramlab predict train.py)";
+        return Err(Error::usage("modules-to-save", problem));
+    }
     if spec.model.built_on_device {
         return Err(Error::usage(
             "lora",
             "vramlab does not support adapters with --built-on-device; leave it out, or rehearse the script (vramlab predict train.py)",
         ));
     }
-    Ok(Some(Lora { rank: at_least_1("lora", *rank)?, target, dropout, dora: *dora }))
+    Ok(Some(Lora { rank: at_least_1("lora", *rank)?, target, dropout, dora: *dora, rslora: *rslora, saved }))
+}
+
+/// The names of modules that are copied.
+fn saved_modules(names: Option<&str>) -> Result<Vec<String>> {
+    let names: Vec<String> = names.iter().flat_map(|names| names.split(',')).map(|name| name.trim().into()).collect();
+    match names.iter().any(String::is_empty) {
+        true => Err(Error::usage("modules-to-save", "expected names of modules, as in lm_head,embed_tokens")),
+        false => Ok(names),
+    }
 }
 
 /// Refuses a loss of hidden states where it was not recorded.
@@ -259,29 +279,29 @@ fn check_end(spec: &RunSpec, network: &Network, run: &RunSettings) -> Result<()>
         let problem = "the accuracy on a data set needs the scores of all tokens; leave out --data";
         return Err(Error::usage("logits-to-keep", problem));
     }
-    if spec.model.loss.and_then(LossChoice::end).is_none() {
+    if spec.model.loss.and_then(LossChoice::end).is_none() && !spec.model.liger {
         return Ok(());
     }
-    let of_liger = spec.model.loss == Some(LossChoice::Liger);
+    let of_liger = spec.model.loss == Some(LossChoice::Liger) || spec.model.liger;
     // Autocast widens what a layer norm gives, and what an RMS norm gives has the type of the weights.
     let keeps_type = run.precision == Precision::Bf16AutocastBf16
         && matches!(network, Network::Pretrained(model, _) if model.has_rms_norms());
     let autocast_unrecorded = run.precision.autocast().is_some() && !keeps_type;
     let problem = match spec {
         _ if of_liger && autocast_unrecorded => {
-            "liger: with this autocast it is not recorded; --precision bf16 has it, and --loss chunked has autocast"
+            "Liger's loss is not recorded with this autocast; --precision bf16 has it, and --loss chunked has autocast"
         }
         _ if of_liger && run.precision == Precision::Fp16 => {
-            "liger: in float16 it is not recorded; --precision bf16 has it"
+            "Liger's loss is not recorded in float16; --precision bf16 has it"
         }
         _ if spec.shape.eval_every.is_some() => "an evaluation has the network's own loss; leave out --eval-every",
         _ if of_a_data_set => "the accuracy on a data set needs the scores of all tokens; leave out --data",
-        _ if spec.model.keep == Some(Keep::Output) => {
+        _ if spec.model.keep == Some(Keep::Output) && !spec.model.liger => {
             "of a loss of hidden states nothing else is held; leave out --keep"
         }
         _ => return Ok(()),
     };
-    Err(Error::usage("loss", problem))
+    Err(Error::usage(if spec.model.liger { "liger" } else { "loss" }, problem))
 }
 
 /// Refuses what the network or the data cannot have of a loop.
@@ -370,6 +390,7 @@ fn optimizer(spec: &RunSpec, file: Option<OptimizerSettings>, defaults: &Default
     settings.amsgrad |= training.amsgrad;
     settings.maximize |= training.maximize;
     settings.capturable |= training.capturable;
+    settings.in_backward |= training.step_in_backward;
     settings.implementation = training.optimizer_impl.map_or(settings.implementation, Implementation::from);
     // Built without parameters, so that wrong settings fail before anything runs.
     settings.build(Vec::new())?;

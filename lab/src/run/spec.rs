@@ -162,6 +162,10 @@ pub struct ModelSpec {
     /// backward computes output layer and loss again, of all tokens or of N parts in turn. It takes liger, too, Liger's fused loss.
     #[cfg_attr(feature = "flags", arg(long, value_name = "NAME", value_parser = flags::one_of::<LossChoice>(LossChoice::NAMES)))]
     pub loss: Option<LossChoice>,
+    /// Put Liger's kernels in: norms, rotary positions, gates, and the fused loss, as `apply_liger_kernel_to_…` and use_liger_kernel do (Llama, Mistral, Qwen2,
+    /// Qwen3, Gemma and Phi-3 of transformers).
+    #[cfg_attr(feature = "flags", arg(long))]
+    pub liger: bool,
     /// The training loop: plain (batch, zero_grad, forward, backward, step), or trainer: that of transformers' Trainer, without a cache, with fused
     /// AdamW over two groups, lr 5e-5, no weight decay, gradients clipped at 1.0, unless flags say otherwise (transformers) [default: plain].
     #[cfg_attr(feature = "flags", arg(long = "loop", value_name = "KIND", value_parser = flags::one_of::<Script>(Script::NAMES)))]
@@ -221,9 +225,18 @@ pub struct TrainingSpec {
     /// Drop elements of the adapters' inputs with this probability [default: 0].
     #[cfg_attr(feature = "flags", arg(long, value_name = "P"))]
     pub lora_dropout: Option<f64>,
+    /// Train these modules whole beside the adapters, as copies: names with commas between (PEFT's modules_to_save) [default: none].
+    #[cfg_attr(feature = "flags", arg(long, value_name = "NAMES"))]
+    pub modules_to_save: Option<String>,
     /// Give the adapters magnitudes (DoRA).
     #[cfg_attr(feature = "flags", arg(long))]
     pub dora: bool,
+    /// Divide the adapters' results by the root of their rank (rsLoRA), which takes the same memory.
+    #[cfg_attr(feature = "flags", arg(long))]
+    pub rslora: bool,
+    /// Take each parameter's step in backward, as soon as its gradient is there, and free the gradient (torchtune's optimizer_in_bwd).
+    #[cfg_attr(feature = "flags", arg(long))]
+    pub step_in_backward: bool,
     /// Learning rate [default: the model's].
     #[cfg_attr(feature = "flags", arg(long, value_name = "F", allow_negative_numbers = true))]
     pub lr: Option<f64>,

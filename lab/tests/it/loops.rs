@@ -90,6 +90,8 @@ fn adapted_in(name: &str, columns: &[&str]) {
         target: named.or_else(|| model.lora_target()).unwrap(),
         dropout: of_lora["lora-dropout"].as_f64().unwrap(),
         dora: false,
+        rslora: false,
+        saved: Vec::new(),
     };
     let adamw = OptimizerSettings::new(OptimizerKind::AdamW, 1e-4);
     let settings = RunSettings {

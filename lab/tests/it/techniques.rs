@@ -55,6 +55,16 @@ fn optimizers_of_torch_take_what_pytorch_takes() {
 }
 
 #[test]
+fn muon_takes_what_pytorch_takes() {
+    compare("muon", 8);
+}
+
+#[test]
+fn steps_in_backward_take_what_pytorch_takes() {
+    compare("in_backward", 14);
+}
+
+#[test]
 fn adafactor_takes_what_torch_and_transformers_take() {
     compare("optimizers_factored", 7);
 }
@@ -159,10 +169,22 @@ fn ligers_loss_takes_what_it_takes() {
     compare("liger_autocast", 6);
 }
 
+/// `apply_liger_kernel_to_…`: norms, rotary positions, gates and the loss.
+#[test]
+fn ligers_kernels_take_what_they_take() {
+    compare("liger_kernels", 16);
+}
+
 /// PEFT's adapters over weights of bitsandbytes, with its optimizers: 8-bit, paged, of three steps under checkpointing.
 #[test]
 fn adapters_with_optimizers_take_what_peft_and_bitsandbytes_take() {
     compare("tuned", 14);
+}
+
+/// Adapters of tables of embeddings, modules that are trained as copies, and rsLoRA.
+#[test]
+fn adapters_of_tables_and_copied_modules_take_what_peft_takes() {
+    compare("adapted_ends", 18);
 }
 
 /// Forms that were not recorded, and losses of other files.

@@ -5,11 +5,14 @@ use lab_base::named;
 use memcore::nn::Parameter;
 use memcore::optim::{
     Adadelta, AdadeltaOptions, Adafactor, AdafactorOptions, Adagrad, AdagradOptions, Adam, AdamOptions, Adamax,
-    AdamaxOptions, Asgd, AsgdOptions, BitsAndBytes, BitsAndBytesOptions, Implementation, NAdam, NAdamOptions,
-    Optimizer, PretrainedAdafactor, PretrainedAdafactorOptions, RAdam, RAdamOptions, RmsProp, RmsPropOptions, Rprop,
-    RpropOptions, Sgd, SgdOptions,
+    AdamaxOptions, Asgd, AsgdOptions, BitsAndBytes, BitsAndBytesOptions, Implementation, Muon, MuonOptions, NAdam,
+    NAdamOptions, Optimizer, PretrainedAdafactor, PretrainedAdafactorOptions, RAdam, RAdamOptions, RmsProp,
+    RmsPropOptions, Rprop, RpropOptions, Sgd, SgdOptions,
 };
 use serde::Serialize;
+
+use super::groups::Groups;
+use super::in_backward::InBackward;
 
 /// Kind of optimizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +49,8 @@ pub enum OptimizerKind {
     Asgd,
     /// Resilient backpropagation.
     Rprop,
+    /// Muon of `torch.optim` for the matrices of numbered modules, AdamW for the rest.
+    Muon,
     /// Adafactor of `torch.optim`.
     TorchAdafactor,
     /// Adafactor of transformers, as its `Trainer` makes it.
@@ -103,6 +108,7 @@ named!(OptimizerKind, "optimizer", {
     Adamax = "adamax" | "torch.optim.adamax",
     Asgd = "asgd" | "torch.optim.asgd",
     Rprop = "rprop" | "torch.optim.rprop",
+    Muon = "muon" | "torch.optim.muon",
     TorchAdafactor = "torch-adafactor" | "torch.optim.adafactor",
     Adafactor = "adafactor" | "transformers.adafactor",
     AdamW8bit = "adamw8bit" | "adamw-8bit" | "adamw-bnb-8bit" | "bnb.optim.adamw8bit" | "bitsandbytes.optim.adamw8bit",
@@ -151,6 +157,7 @@ impl OptimizerKind {
     /// The library's default weight decay.
     pub fn weight_decay(self) -> f64 {
         match self {
+            Self::Muon => 0.1,
             Self::AdamW | Self::NAdamW | Self::RAdamW => 0.01,
             Self::AdamW8bit | Self::PagedAdamW8bit | Self::PagedAdamW => 0.01,
             Self::AdEmaMix | Self::AdEmaMix8bit | Self::PagedAdEmaMix | Self::PagedAdEmaMix8bit => 0.01,
@@ -175,7 +182,7 @@ impl OptimizerKind {
 
     /// True if its states, or its steps, follow the shape of a parameter: factors of rows and columns, a norm of each parameter.
     pub fn follows_shapes(self) -> bool {
-        matches!(self, Self::TorchAdafactor | Self::Adafactor | Self::Lamb)
+        matches!(self, Self::Muon | Self::TorchAdafactor | Self::Adafactor | Self::Lamb)
     }
 
     /// True if devices compute it here. Of the others the memory is known, on a device without values.
@@ -190,7 +197,7 @@ impl OptimizerKind {
     fn maker(self) -> Maker {
         match self {
             Self::Sgd | Self::Momentum | Self::Adam | Self::AdamW => Maker::TorchFused,
-            Self::TorchAdafactor => Maker::TorchLoop,
+            Self::Muon | Self::TorchAdafactor => Maker::TorchLoop,
             Self::Adafactor => Maker::Transformers,
             other if BITSANDBYTES.iter().any(|row| row.kind == other) => Maker::BitsAndBytes,
             _ => Maker::Torch,
@@ -259,6 +266,7 @@ impl OptimizerKind {
             Self::Adamax => ("torch.optim.Adamax", 2),
             Self::Asgd => ("torch.optim.ASGD", 1),
             Self::Rprop => ("torch.optim.Rprop", 2),
+            Self::Muon => ("torch.optim.Muon", 1),
             Self::TorchAdafactor => ("torch.optim.Adafactor", 0),
             Self::Adafactor => ("transformers.Adafactor", 0),
             other => BITSANDBYTES.iter().find(|row| row.kind == other).map_or(("", 0), |row| {
@@ -290,6 +298,9 @@ pub struct OptimizerSettings {
     pub maximize: bool,
     /// True if Adam's step counters are on the device.
     pub capturable: bool,
+    /// True if each parameter's step is taken in backward, as soon as its gradient is there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub in_backward: bool,
     /// Loop, foreach or fused.
     #[serde(serialize_with = "implementation_name")]
     pub implementation: Implementation,
@@ -314,6 +325,7 @@ impl OptimizerSettings {
             amsgrad: false,
             maximize: false,
             capturable: false,
+            in_backward: false,
             implementation: if kind.is_loop() { Implementation::Loop } else { Implementation::default() },
         }
     }
@@ -324,6 +336,10 @@ impl OptimizerSettings {
     /// [`Error::Usage`] for a setting that the optimizer does not have.
     pub fn build(&self, parameters: Vec<Parameter>) -> Result<Box<dyn Optimizer>> {
         self.check()?;
+        if self.in_backward {
+            let alone = Self { in_backward: false, ..*self };
+            return Ok(Box::new(InBackward::new(parameters, |parameter| alone.build(vec![parameter]))?));
+        }
         let (lr, maximize, implementation) = (self.lr, self.maximize, self.implementation);
         let weight_decay = self.weight_decay.unwrap_or(self.kind.weight_decay());
         Ok(match self.kind {
@@ -379,6 +395,7 @@ impl OptimizerSettings {
                 let base = RpropOptions::default();
                 Box::new(Rprop::new(parameters, RpropOptions { lr, maximize, implementation, ..base })?)
             }
+            OptimizerKind::Muon => Box::new(self.muon(parameters)?),
             OptimizerKind::TorchAdafactor => {
                 let options = AdafactorOptions { lr, weight_decay, maximize, ..AdafactorOptions::default() };
                 Box::new(Adafactor::new(parameters, options)?)
@@ -390,6 +407,23 @@ impl OptimizerSettings {
             }
             kind => Box::new(BitsAndBytes::new(parameters, bitsandbytes_options(kind)?)?),
         })
+    }
+
+    /// Muon of matrices, and AdamW of the rest, if there is any.
+    fn muon(&self, parameters: Vec<Parameter>) -> Result<Groups> {
+        let (matrices, others): (Vec<Parameter>, Vec<Parameter>) =
+            parameters.into_iter().partition(|parameter| is_of_muon(parameter));
+        let weight_decay = self.weight_decay.unwrap_or(self.kind.weight_decay());
+        let options = MuonOptions { lr: self.lr, weight_decay, ..MuonOptions::default() };
+        let mut groups: Vec<Box<dyn Optimizer>> = Vec::new();
+        if !matrices.is_empty() {
+            groups.push(Box::new(Muon::new(matrices, options)?));
+        }
+        if !others.is_empty() {
+            let of_others = Self { weight_decay: self.weight_decay, ..Self::new(OptimizerKind::AdamW, self.lr) };
+            groups.push(of_others.build(others)?);
+        }
+        Ok(Groups::new(groups))
     }
 
     /// Checks that the optimizer has each setting.
@@ -411,7 +445,7 @@ impl OptimizerSettings {
         if self.implementation == Implementation::Foreach && kind.is_loop() {
             return Err(Error::usage("optimizer-impl", format!("{name} is supported in its form loop, its default")));
         }
-        let ascends = !matches!(kind.maker(), Maker::BitsAndBytes | Maker::Transformers);
+        let ascends = !matches!(kind.maker(), Maker::BitsAndBytes | Maker::Transformers) && kind != OptimizerKind::Muon;
         if self.maximize && !ascends {
             return Err(Error::usage("maximize", format!("{name} has no such option")));
         }
@@ -420,6 +454,12 @@ impl OptimizerSettings {
         }
         Ok(())
     }
+}
+
+/// True for a matrix of a numbered module, as of a decoder's layers: not for embeddings, and not for an output layer.
+fn is_of_muon(parameter: &Parameter) -> bool {
+    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    parameter.array().rank() == 2 && parameter.path().split('.').any(is_number)
 }
 
 /// What decides the memory of an optimizer of bitsandbytes.

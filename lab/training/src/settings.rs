@@ -169,8 +169,29 @@ impl RunSettings {
             return Err(Error::usage("ema", "the schedule takes no step whose weights could be averaged"));
         }
         self.check_channels_last()?;
+        self.check_in_backward()?;
         match [("batch", self.batch), ("accumulate", self.accumulate)].into_iter().find(|(_, n)| *n == 0) {
             Some((flag, _)) => Err(Error::usage(flag, "must be at least 1")),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what needs the gradients of all parameters at once, beside a step that is taken in backward.
+    fn check_in_backward(&self) -> Result<()> {
+        let together = [
+            ("accumulate", self.accumulate > 1),
+            ("clip-grad-norm", self.clip_grad_norm.is_some()),
+            ("zero-grad zero", !self.set_to_none),
+            ("the loss scaler of precision autocast-fp16", self.precision.scales_loss()),
+            ("a schedule without backward, step and zero_grad", {
+                [Phase::Backward, Phase::Step, Phase::ZeroGrad].iter().any(|phase| !self.schedule.names(*phase))
+            }),
+        ];
+        match together.into_iter().find(|(_, asked)| self.optimizer.in_backward && *asked) {
+            Some((with, _)) => {
+                let problem = format!("it frees each gradient at once, and {with} needs all: leave out one of them");
+                Err(Error::usage("step-in-backward", problem))
+            }
             None => Ok(()),
         }
     }
@@ -193,7 +214,11 @@ impl RunSettings {
     #[must_use]
     pub fn tuned(&self, init: Init) -> Init {
         match (self.lora.clone(), self.freeze.clone()) {
-            (Some(lora), _) => init.freezing(|name| !Lora::trains(name)).adapting(move |path| lora.of_layer(path)),
+            (Some(lora), _) => {
+                let of_adapters = lora.clone();
+                let init = init.freezing(|name| !Lora::trains(name)).saving(move |path| lora.saves(path));
+                init.adapting(move |path| of_adapters.of_layer(path))
+            }
             (None, Some(freeze)) => init.freezing(move |name| freeze.covers(name)),
             (None, None) => init,
         }

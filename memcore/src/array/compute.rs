@@ -19,6 +19,19 @@ pub struct MatmulOptions<'a> {
     pub bias: Option<&'a Array>,
     /// Whether the conjugates of the first and of the second matrix are multiplied. Of real numbers they are the numbers themselves.
     pub conjugates: [bool; 2],
+    /// A matrix that the product is added to.
+    pub added: Option<Added<'a>>,
+}
+
+/// A matrix beside a product: `beta·to + alpha·(a @ b)`, PyTorch's `addmm`.
+#[derive(Clone, Copy)]
+pub struct Added<'a> {
+    /// The matrix, of the result's shape and type.
+    pub to: &'a Array,
+    /// Its factor.
+    pub beta: f64,
+    /// The product's factor.
+    pub alpha: f64,
 }
 
 impl Array {
@@ -325,6 +338,10 @@ impl Array {
         }
         let dims = [a.dims()[0], m, n];
         let out = Self::empty(self.device(), &dims[3 - out_rank..], self.dtype())?;
+        if let Some(added) = options.added {
+            out.copy_(added.to)?;
+        }
+        let (alpha, beta) = options.added.map_or((1.0, 0.0), |added| (added.alpha, added.beta));
         let [of_a, of_b] = options.conjugates;
         // As BLAS sees it, the product of the transposed matrices is made, the second one first; a batch of single columns is as it stands.
         let is_column = out_rank == 3 && n == 1;
@@ -341,8 +358,8 @@ impl Array {
         let workspace = self.device().product_workspace(kind)?;
         let into = if out_rank == 2 { out.unsqueeze(0)? } else { out.clone() };
         self.device().launch(Matmul {
-            alpha: 1.0,
-            beta: 0.0,
+            alpha,
+            beta,
             a: a.operand(),
             b: b.operand(),
             bias: options.bias.map(Array::operand),

@@ -12,7 +12,7 @@ mod join;
 mod transfer;
 mod view;
 
-pub use compute::MatmulOptions;
+pub use compute::{Added, MatmulOptions};
 pub use element::HostElement;
 pub(crate) use format::Format;
 #[doc(hidden)]

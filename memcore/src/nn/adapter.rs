@@ -81,7 +81,7 @@ impl LowRankAdapter {
             dropout: dropout.transpose()?,
             down: plain("lora_A", inputs, options.rank, Fill::fan_in(inputs))?,
             up: plain("lora_B", options.rank, outputs, Fill::Constant(0.0))?,
-            scaling: options.alpha / options.rank.max(1) as f64,
+            scaling: options.scaling,
             magnitude: None,
         };
         if options.magnitudes {

@@ -1,6 +1,7 @@
 //! Lookup tables.
 
 use super::Module;
+use super::embedding_adapter::EmbeddingAdapter;
 use super::init::Init;
 use super::parameter::{Fill, Parameter};
 use crate::autograd::Tensor;
@@ -14,6 +15,8 @@ pub struct Embedding {
     scope: ScopeId,
     /// `[rows, width]`
     pub weight: Parameter,
+    /// What is trained in its place; boxed because few tables have one.
+    adapter: Option<Box<EmbeddingAdapter>>,
 }
 
 impl Embedding {
@@ -22,19 +25,26 @@ impl Embedding {
         Self::with_fill(init, rows, width, Fill::Normal { std: 1.0 })
     }
 
-    /// Creates the table with another initialisation.
+    /// Creates the table with another initialisation, and its adapter if `init` has one for it.
     pub fn with_fill(init: &Init, rows: usize, width: usize, fill: Fill) -> Result<Self> {
-        Ok(Self { scope: init.scope(), weight: init.parameter("weight", &[rows, width], fill)? })
+        let weight = init.parameter("weight", &[rows, width], fill)?;
+        let adapter = EmbeddingAdapter::beside(init, rows, width)?.map(Box::new);
+        Ok(Self { scope: init.scope(), weight, adapter })
     }
 }
 
 impl Module for Embedding {
     fn forward(&self, indices: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
-        ops::embedding(indices, self.weight.tensor(), None)
+        let rows = ops::embedding(indices, self.weight.tensor(), None)?;
+        match &self.adapter {
+            Some(adapter) => adapter.added(rows, indices),
+            None => Ok(rows),
+        }
     }
 
     fn parameters(&self) -> Result<Vec<Parameter>> {
-        Ok(vec![self.weight.clone()])
+        let adapter = self.adapter.iter().flat_map(|adapter| adapter.parameters());
+        Ok(std::iter::once(self.weight.clone()).chain(adapter).collect())
     }
 }

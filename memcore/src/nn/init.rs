@@ -24,8 +24,8 @@ use crate::memory::{Category, ScopeId};
 pub struct LowRank {
     /// `r`: features between the two matrices.
     pub rank: usize,
-    /// `lora_alpha`: the result is multiplied with `alpha/rank`.
-    pub alpha: f64,
+    /// What the result is multiplied with.
+    pub scaling: f64,
     /// `lora_dropout`: probability of dropping an element of the input.
     pub dropout: f64,
     /// `use_dora`: the length of each row of the weight is trained, too.
@@ -52,6 +52,8 @@ pub struct Init {
     frozen: Option<Rc<IsFrozen>>,
     /// Tells by its path which adapter a layer has; `None` if none has one.
     adapters: Option<Rc<AdapterOf>>,
+    /// Tells by its path which module is copied, and the copy trained; `None` if none is.
+    saved: Option<Rc<IsSaved>>,
     /// Tells by its path how a linear layer's weight is kept; `None` if all are as they are.
     quantizations: Option<Rc<QuantizationOf>>,
     /// The type of the weights of adapters that are new although the rest of the model exists already; `None` if nothing is added.
@@ -62,6 +64,9 @@ pub struct Init {
 
 /// How the weight of the layer at a path is kept.
 type QuantizationOf = dyn Fn(&str) -> Option<Quantization>;
+
+/// True for the path of a module that is copied.
+type IsSaved = dyn Fn(&str) -> bool;
 
 /// The adapter of the layer at a path.
 type AdapterOf = dyn Fn(&str) -> Option<LowRank>;
@@ -142,6 +147,7 @@ impl Init {
             flats: None,
             frozen: None,
             adapters: None,
+            saved: None,
             quantizations: None,
             adds: None,
             is_new: false,
@@ -189,6 +195,13 @@ impl Init {
         Self { adapters: Some(Rc::new(adapter)), ..self.clone() }
     }
 
+    /// Returns an `Init` with the same path in which a module is copied where this is true of its path: the copy is trained and computes, the original stays beside it
+    /// (PEFT's `modules_to_save`).
+    #[must_use]
+    pub fn saving(&self, is_saved: impl Fn(&str) -> bool + 'static) -> Self {
+        Self { saved: Some(Rc::new(is_saved)), ..self.clone() }
+    }
+
     /// Returns an `Init` with the same path whose linear layers keep their weights as this returns for their paths.
     #[must_use]
     pub fn quantizing(&self, quantization: impl Fn(&str) -> Option<Quantization> + 'static) -> Self {
@@ -206,6 +219,12 @@ impl Init {
     pub(super) fn of_adapter(&self) -> Self {
         let usual = if matches!(self.dtype, DType::F16 | DType::BF16) { DType::F32 } else { self.dtype };
         Self { is_new: self.adds.is_some(), dtype: self.adds.unwrap_or(usual), ..self.clone() }
+    }
+
+    /// The same for an adapter beside a module that is not quantized: it takes that one's type, which is converted in the same way.
+    pub(super) fn of_plain_adapter(&self) -> Self {
+        let dtype = if matches!(self.dtype, DType::F16 | DType::BF16) { DType::F32 } else { self.dtype };
+        Self { is_new: self.adds.is_some(), dtype, ..self.clone() }
     }
 
     /// True if adapters are added to a model that exists on the device already.
@@ -313,8 +332,22 @@ impl Init {
         self.shared.lists.borrow().clone()
     }
 
-    /// Creates a parameter `name` of these sizes.
+    /// Creates a parameter `name` of these sizes: of a module that is copied two, of which the second is returned.
     pub fn parameter(&self, name: &str, dims: &[usize], fill: Fill) -> Result<Parameter> {
+        if !self.saved.as_ref().is_some_and(|is_saved| is_saved(&self.path)) {
+            return self.one_parameter(name, dims, fill);
+        }
+        let original = self.at("original_module").one_parameter(name, dims, fill)?;
+        let of_copy = Self { is_new: self.adds.is_some(), ..self.at("modules_to_save").at("default") };
+        let is_there = self.converts() && !of_copy.is_new;
+        let copy = of_copy.one_parameter(name, dims, fill)?;
+        if !is_there {
+            copy.array().copy_(original.array())?;
+        }
+        Ok(copy)
+    }
+
+    fn one_parameter(&self, name: &str, dims: &[usize], fill: Fill) -> Result<Parameter> {
         let (_scope, op) = (context::scope(self.scope()), context::op("to>_to_copy"));
         let before = if self.is_new { None } else { self.shared.before.borrow_mut().parameters.pop() };
         if let Some(before) = before.as_ref().filter(|before| before.array().dims() != dims) {

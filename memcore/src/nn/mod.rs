@@ -8,6 +8,7 @@ mod attention;
 mod conv;
 mod converted;
 mod embedding;
+mod embedding_adapter;
 mod flats;
 mod init;
 mod linear;

@@ -13,6 +13,7 @@ mod asgd;
 mod bitsandbytes;
 mod clip;
 mod locals;
+mod muon;
 mod nadam;
 mod radam;
 mod rmsprop;
@@ -29,6 +30,7 @@ pub use asgd::{Asgd, AsgdOptions};
 pub use bitsandbytes::{BitsAndBytes, BitsAndBytesOptions};
 pub(crate) use clip::by_device;
 pub use clip::{clip_grad_norm, clip_grad_norm_with, clip_grad_value};
+pub use muon::{Muon, MuonOptions};
 pub use nadam::{NAdam, NAdamOptions};
 pub use radam::{RAdam, RAdamOptions};
 pub use rmsprop::{RmsProp, RmsPropOptions};
@@ -81,7 +83,7 @@ pub struct ParameterState {
 }
 
 /// An algorithm that updates parameters from their gradients.
-pub trait Optimizer {
+pub trait Optimizer: Send {
     /// Takes one step. Parameters without a gradient stay unchanged. State is allocated at the first step that needs
     /// it.
     ///

@@ -10,9 +10,9 @@ use crate::error::{Error, Result};
 use crate::nn::Parameter;
 
 /// An optimizer's rule: its settings, the state of a parameter, and how a step updates parameters.
-pub trait Rule {
+pub trait Rule: Send {
     /// What is kept for a parameter.
-    type State;
+    type State: Send;
 
     /// The names of the step and of `zero_grad`, as a profiler shows them: `SGD.step`, `zero_grad:SGD.zero_grad`.
     fn names(&self) -> [&'static str; 2];
@@ -31,6 +31,14 @@ pub trait Rule {
             Implementation::Fused => Err(Error::invalid("fused", format!("{name} has no fused implementation"))),
             Implementation::Loop | Implementation::Foreach => Ok(()),
         }
+    }
+
+    /// Checks a parameter.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for one that the optimizer does not update.
+    fn accepts(&self, _parameter: &Parameter) -> Result<()> {
+        Ok(())
     }
 
     /// True if the states are allocated with the optimizer, not at a parameter's first step.
@@ -105,6 +113,7 @@ impl<R: Rule> ByRule<R> {
     /// [`Error::Invalid`] for settings that the optimizer does not have; those of the device, if it begins with states.
     pub fn new(parameters: Vec<Parameter>, rule: R) -> Result<Self> {
         rule.check()?;
+        parameters.iter().try_for_each(|parameter| rule.accepts(parameter))?;
         let state = |parameter: &Parameter| {
             let made = rule.begins_with_states().then(|| rule.first_state(parameter.array()));
             made.transpose().map(|made| made.map(|state| Counted { steps: 0, state }))

@@ -52,6 +52,7 @@ int cudnnCreateRNNDescriptor(void **), cudnnGetRNNWeightSpaceSize(void *, void *
 int nvmlInit_v2(void), nvmlDeviceGetHandleByIndex_v2(unsigned, void **), nvmlDeviceGetMemoryInfo(void *, uint64_t *);
 int nvmlDeviceGetName(void *, char *, unsigned), nvmlDeviceGetPowerUsage(void *, unsigned *);
 int vramlab_rehearsal_counters(uint64_t *);
+int vramlab_rehearsal_host(uint64_t *);
 
 #define MIB ((size_t)1 << 20)
 #define IS(wanted, got) do { long long w = (long long)(wanted), g = (long long)(got); \

@@ -32,6 +32,8 @@ static void memory(void) {
     IS(0, cudaHostRegister(own, 100, 0)); IS(0, cudaHostUnregister(own)); IS(713, cudaHostUnregister(own));
     IS(0, cudaMallocManaged(&host, 5000, 1)); memset(host, 7, 5000);
     IS(0, cudaPointerGetAttributes(&at, host)); IS(3, at.type); IS(0, cudaFree(host));
+    uint64_t peaks[2];
+    IS(0, vramlab_rehearsal_host(peaks)); IS(5000, peaks[0]); IS(5000, peaks[1]);
     IS(before, unused());
 }
 

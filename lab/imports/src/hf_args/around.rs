@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::found::{HfArgs, Refused};
 use super::keys::{OF_SFT, OF_TRAINER, ONLY_4, ONLY_5};
+use super::liger::with_liger;
 use super::meaning::plain_dtype;
 use crate::huggingface::{Configuration, MAX_GRAD_NORM, REPRESENTED, Release, SavedType, Script, trainer_optimizer};
 
@@ -50,11 +51,6 @@ impl Around<'_> {
             let what = "gradient_checkpointing=true (release 4 takes use_reentrant=True unless told: counted as use_reentrant=False)";
             found.left_out.push(what.into());
         }
-        if has(OF_TRAINER) {
-            // The recorded Trainer has adapters over weights of 16 and of 32 bits.
-            let few_bits = ["load-in-4bit", "load-in-8bit"].iter().any(|field| found.fields.contains_key(*field));
-            Self { plain: self.plain || few_bits, ..*self }.choose_loop(of_4, found);
-        }
         let weights = match (weights(arguments).as_deref(), saved) {
             (Some("float32"), _) => Weights::Named(DType::F32),
             (Some("bfloat16"), _) => Weights::Named(DType::BF16),
@@ -66,11 +62,17 @@ impl Around<'_> {
             _ => Weights::Loaded(DType::F32),
         };
         precision(arguments, weights, found);
+        let by_liger = with_liger(arguments, self.config, found);
+        if has(OF_TRAINER) {
+            // The recorded Trainer has adapters over weights of 16 and of 32 bits.
+            let few_bits = ["load-in-4bit", "load-in-8bit"].iter().any(|field| found.fields.contains_key(*field));
+            Self { plain: self.plain || few_bits || by_liger, ..*self }.choose_loop(of_4, found);
+        }
     }
 
     /// Adds the loop of a trainer that is made around the `Trainer` of transformers.
     pub(crate) fn with_trainer(&self, found: &mut HfArgs) {
-        let tuned = ["lora", "load-in-4bit", "load-in-8bit", "loss", "zero"]
+        let tuned = ["lora", "load-in-4bit", "load-in-8bit", "loss", "liger", "zero"]
             .iter()
             .any(|field| found.fields.contains_key(*field));
         let around = Self { plain: self.plain || tuned, ..*self };

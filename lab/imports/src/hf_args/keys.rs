@@ -1,5 +1,7 @@
 //! Names of arguments, by their effect on memory.
 
+use lab_models::LORA_SWITCHES;
+
 /// Arguments without effect on the device memory of a training step.
 #[rustfmt::skip]
 pub(super) const WITHOUT_WEIGHT: &[&str] = &[
@@ -30,7 +32,7 @@ pub(super) const WITHOUT_WEIGHT: &[&str] = &[
     "tokenizer_name", "cache_dir", "use_fast_tokenizer", "model_revision", "token", "trust_remote_code", "dataset_name", "dataset_config_name",
     "dataset_config", "train_file", "validation_file", "test_file", "overwrite_cache", "preprocessing_num_workers", "max_train_samples",
     "max_eval_samples", "max_predict_samples", "dataset_text_field", "dataset_num_proc", "dataset_train_split", "dataset_test_split", "lora_r",
-    "lora_alpha", "lora_dropout", "lora_target_modules", "lora_target_parameters", "lora_modules_to_save", "lora_task_type", "use_rslora", "use_dora",
+    "lora_alpha", "lora_dropout", "lora_target_modules", "lora_target_parameters", "lora_modules_to_save", "lora_task_type",
     "bnb_4bit_quant_type", "bnb_4bit_quant_storage", "use_bnb_nested_quant", "dataset_streaming", "ignore_bias_buffers", "dataset_kwargs", "eval_packing",
     "dataset_batch_size", "num_of_sequences", "chars_per_token", "chat_template_path", "eos_token", "pad_token", "truncation_mode", "shuffle_dataset",
     "packing_strategy", "pad_to_multiple_of", "completion_only_loss", "assistant_only_loss", "router_aux_loss_coef", "loss_type",
@@ -40,7 +42,7 @@ pub(super) const WITHOUT_WEIGHT: &[&str] = &[
 /// Arguments that decide memory when on and that are not represented, with the field that would replace each.
 #[rustfmt::skip]
 pub(super) const NOT_HERE: &[(&str, Option<&str>)] = &[
-    ("torch_compile", None), ("deepspeed", Some("data-parallel")), ("fsdp", Some("data-parallel")), ("use_liger_kernel", Some("loss")), ("use_liger", Some("loss")),
+    ("torch_compile", None), ("deepspeed", Some("data-parallel")), ("fsdp", Some("data-parallel")), ("use_liger_kernel", Some("liger")), ("use_liger", Some("liger")),
     ("neftune_noise_alpha", None), ("label_smoothing_factor", None), ("torch_empty_cache_steps", None), ("auto_find_batch_size", None),
     ("sharded_ddp", Some("data-parallel")), ("parallelism_config", None), ("optim_args", None), ("optim_target_modules", None), ("use_cache", None),
     ("use_apex", None), ("packing", Some("packing")), ("padding_free", Some("packing")), ("activation_offloading", Some("save-on-cpu")), ("use_peft", None), ("use_lora", None),
@@ -90,5 +92,6 @@ const READ: &[&str] = &[
 
 /// Returns the names of all arguments that are known.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    READ.iter().chain(WITHOUT_WEIGHT).copied().chain(NOT_HERE.iter().map(|(name, _)| *name))
+    let switches = LORA_SWITCHES.iter().map(|switch| switch.peft);
+    READ.iter().chain(WITHOUT_WEIGHT).copied().chain(switches).chain(NOT_HERE.iter().map(|(name, _)| *name))
 }

@@ -9,6 +9,7 @@ mod around;
 mod file;
 mod found;
 mod keys;
+mod liger;
 mod meaning;
 mod tuned;
 
@@ -21,6 +22,7 @@ pub use around::Around;
 pub(crate) use found::{Effect, said};
 pub use found::{HfArgs, Refused};
 pub(crate) use keys::names;
+pub(crate) use liger::with_liger;
 pub(crate) use meaning::is_on;
 
 /// Reads a file. Its meaning depends on the network's file, and on the flags beside it.

@@ -199,11 +199,11 @@ fn adapters_and_bits_become_fields() {
         ),
         (
             of_all,
-            json!({"lora": 32, "lora-target": "q_proj,v_proj", "dora": true, "load-in-4bit": true, "double-quant": true}),
+            json!({"lora": 32, "lora-target": "q_proj,v_proj", "dora": true, "rslora": true, "load-in-4bit": true, "double-quant": true}),
         ),
         (
-            json!({"use_peft": true, "lora_r": 8, "lora_dropout": 0.1, "lora_target_modules": "all-linear", "load_in_8bit": true}),
-            json!({"lora": 8, "lora-dropout": 0.1, "lora-target": "all-linear", "load-in-8bit": true}),
+            json!({"use_peft": true, "lora_r": 8, "lora_dropout": 0.1, "lora_target_modules": "all-linear", "load_in_8bit": true, "lora_modules_to_save": ["lm_head"]}),
+            json!({"modules-to-save": "lm_head", "lora": 8, "lora-dropout": 0.1, "lora-target": "all-linear", "load-in-8bit": true}),
         ),
     ] {
         let found = read_json(arguments.clone());
@@ -216,7 +216,7 @@ fn adapters_and_bits_become_fields() {
             "lora_target_modules=layers.[0-9]+.q_proj",
             Some("lora-target"),
         ),
-        (json!({"lora_modules_to_save": ["lm_head"]}), "lora_modules_to_save=[\"lm_head\"]", None),
+        (json!({"lora_target_parameters": ["experts.w1"]}), "lora_target_parameters=[\"experts.w1\"]", None),
         (json!({"bnb_4bit_quant_storage": "bfloat16"}), "bnb_4bit_quant_storage=bfloat16", None),
     ] {
         let mut arguments = json!({"use_peft": true});

@@ -1,6 +1,7 @@
 //! Adapters and weights of few bits: arguments of TRL's `ModelConfig`, which decide together.
 
 use lab_base::error::{Error, Result};
+use lab_models::LORA_SWITCHES;
 use serde_json::{Map, Value};
 
 use super::found::{HfArgs, Refused, said};
@@ -16,14 +17,14 @@ const READ: &[&str] = &[
     "lora_r",
     "lora_dropout",
     "lora_target_modules",
-    "use_dora",
+    "lora_modules_to_save",
     "load_in_4bit",
     "load_in_8bit",
     "use_bnb_nested_quant",
 ];
 
-/// Arguments that decide which parameters the adapters have; they are not supported.
-const OTHER_ADAPTERS: &[&str] = &["lora_target_parameters", "lora_modules_to_save"];
+/// An argument that decides which parameters the adapters have; it is not supported.
+const OF_PARAMETERS: &str = "lora_target_parameters";
 
 /// Takes these arguments from all; returns the others.
 pub(super) fn take(arguments: &Map<String, Value>, file: &str, found: &mut HfArgs) -> Result<Map<String, Value>> {
@@ -50,7 +51,8 @@ pub(super) fn take(arguments: &Map<String, Value>, file: &str, found: &mut HfArg
     if let Some(kept) = arguments.get("bnb_4bit_quant_storage").filter(|kept| is_on(kept) && **kept != "uint8") {
         found.refusals.push(Refused { argument: said("bnb_4bit_quant_storage", kept), field: None });
     }
-    let others = arguments.iter().filter(|(name, _)| !READ.contains(&name.as_str()));
+    let is_read = |name: &str| READ.contains(&name) || LORA_SWITCHES.iter().any(|switch| switch.peft == name);
+    let others = arguments.iter().filter(|(name, _)| !is_read(name));
     Ok(others.map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
@@ -70,8 +72,8 @@ fn adapters(arguments: &Map<String, Value>, file: &str, found: &mut HfArgs) -> R
     if dropout > 0.0 {
         found.fields.insert("lora-dropout".into(), dropout.into());
     }
-    if given("use_dora").is_some_and(is_on) {
-        found.fields.insert("dora".into(), true.into());
+    for switch in LORA_SWITCHES.iter().filter(|switch| given(switch.peft).is_some_and(is_on)) {
+        found.fields.insert(switch.field.into(), true.into());
     }
     if let Some(value) = given("lora_target_modules") {
         match targets(value) {
@@ -81,10 +83,11 @@ fn adapters(arguments: &Map<String, Value>, file: &str, found: &mut HfArgs) -> R
                 .push(Refused { argument: said("lora_target_modules", value), field: Some("lora-target") }),
         }
     }
-    for name in OTHER_ADAPTERS {
-        if let Some(value) = given(name).filter(|value| is_on(value)) {
-            found.refusals.push(Refused { argument: said(name, value), field: None });
-        }
+    if let Some(names) = given("lora_modules_to_save").and_then(targets) {
+        found.fields.insert("modules-to-save".into(), names.into());
+    }
+    if let Some(value) = given(OF_PARAMETERS).filter(|value| is_on(value)) {
+        found.refusals.push(Refused { argument: said(OF_PARAMETERS, value), field: None });
     }
     Ok(())
 }

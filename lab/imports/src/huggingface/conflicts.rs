@@ -45,7 +45,12 @@ impl Pretrained {
         if self.options.end == End::Own {
             return Ok(());
         }
+        let by_liger = self.options.by_liger();
         let problem = match self.options.script {
+            _ if by_liger && !(self.predicts_next() && self.has_rms_norms()) => {
+                "Liger's kernels are supported for decoders of Llama, Mistral, Qwen2, Qwen3, Gemma and Phi-3; of others a rehearsal of the script has them (vramlab predict train.py)"
+            }
+            Script::Trainer if by_liger => "vramlab supports Liger's kernels in a plain loop; leave out --loop trainer",
             _ if !self.predicts_next() => {
                 "checkpointed, chunked and liger are for decoders that predict the next token"
             }
@@ -54,7 +59,7 @@ impl Pretrained {
             }
             Script::Plain => return Ok(()),
         };
-        Err(Error::usage("loss", problem))
+        Err(Error::usage(if by_liger { "liger" } else { "loss" }, problem))
     }
 
     /// # Errors

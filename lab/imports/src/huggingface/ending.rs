@@ -20,8 +20,8 @@ pub(super) enum Ending {
     Last(Loss, usize),
     /// Scores of the next token, which exist only while the loss of some of them is computed, and again in backward.
     Recomputed { classes: usize, chunks: Option<usize> },
-    /// Liger's fused linear cross entropy.
-    Fused,
+    /// Liger's fused linear cross entropy. `whole`: of the network's own call, whose result holds the cache.
+    Fused { whole: bool },
     /// Classes or values of an example.
     Example {
         labels: usize,
@@ -91,7 +91,7 @@ impl Ending {
     ) -> Result<Option<Vec<Tensor>>> {
         let classes = |dims: &[usize], classes: usize, more: u64| drawn(device, dims, classes, seed ^ more);
         let labels = match self {
-            Self::Scores(_) | Self::Last(..) | Self::Recomputed { .. } | Self::Fused => return Ok(None),
+            Self::Scores(_) | Self::Last(..) | Self::Recomputed { .. } | Self::Fused { .. } => return Ok(None),
             Self::Example { labels, problem: Problem::SingleLabel, .. } => vec![classes(&[batch], *labels, 0)?],
             Self::Example { labels: 1, problem: Problem::Regression, .. } => vec![values(device, &[batch], dtype)?],
             Self::Example { labels, .. } => vec![values(device, &[batch, *labels], dtype)?],
@@ -144,7 +144,7 @@ impl Ending {
                 Ok(Ended { loss, outputs: vec![reshaped], holds_cache: false, variables: vec![scores] })
             }
             Self::Span { positions } => span(scores, inputs, *positions),
-            Self::Recomputed { .. } | Self::Fused => Err(Error::invalid("loss", "has no scores of all tokens")),
+            Self::Recomputed { .. } | Self::Fused { .. } => Err(Error::invalid("loss", "has no scores of all tokens")),
             Self::Mean { pooled } => {
                 let outputs = if *pooled { vec![last.clone(), scores] } else { vec![scores] };
                 Ok(Ended { loss: ops::mean(last)?, outputs, holds_cache: true, variables: Vec::new() })

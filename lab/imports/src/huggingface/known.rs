@@ -79,7 +79,7 @@ impl Configuration<'_> {
     ///
     /// # Errors
     /// A file that cannot be read.
-    pub(super) fn text(&self) -> Result<String> {
+    pub(crate) fn text(&self) -> Result<String> {
         match self {
             Self::File(path) => files::text(path, MAX_BYTES, "a configuration"),
             Self::Known(known) => Ok(known.config().into()),

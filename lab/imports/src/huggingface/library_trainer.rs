@@ -24,7 +24,7 @@ use memcore::optim::Implementation;
 use memcore::{Array, DType, Device, Result as DeviceResult, Tensor, ops};
 
 use super::Pretrained;
-use super::groups::Groups;
+use super::groups::by_decay;
 use super::inputs::Inputs;
 use super::network::{Counting, Output};
 use super::prepared::Prepared;
@@ -90,7 +90,7 @@ pub fn library_trainer(
     }
     let settings = RunSettings { schedule: Schedule::in_order(ORDER.to_vec(), "s"), ..settings.clone() };
     let (run, update) = Prepared::new(model, device, &settings, source, |settings, parameters| {
-        let groups = Groups::new(&settings.optimizer, parameters)?;
+        let groups = by_decay(&settings.optimizer, parameters)?;
         Ok(Update::with(settings, Some(Box::new(groups))))
     })?;
     let total = Array::zeros(device, &[], DType::F32)?;

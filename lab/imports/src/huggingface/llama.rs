@@ -87,6 +87,11 @@ impl Form {
         Activation::named("hidden_act", if name == "gelu" { "gelu_pytorch_tanh" } else { name })
     }
 
+    /// Liger's function for the feed-forward layers.
+    fn gated_by_liger(self) -> &'static str {
+        if self == Self::Gemma { "LigerGELUMulFunction" } else { "LigerSiLUMulFunction" }
+    }
+
     fn norm(self) -> rms::Form {
         if self == Self::Gemma { rms::Form::OnePlusWeight } else { rms::Form::Weight }
     }
@@ -161,7 +166,8 @@ impl Config {
     }
 
     fn norm(&self, init: &Init, width: usize) -> Result<rms::Norm> {
-        rms::Norm::new(init, width, self.eps, self.own.form.norm())
+        let form = if self.options.by_liger() { rms::Form::Liger } else { self.own.form.norm() };
+        rms::Norm::new(init, width, self.eps, form)
     }
 
     /// Gemma's embeddings are multiplied by the root of the width.
@@ -302,7 +308,7 @@ impl Layer {
         let q = heads(&self.q_proj, &self.q_norm, c.heads)?;
         let k = heads(&self.k_proj, &self.k_norm, c.own.key_heads)?;
         let v = heads(&self.v_proj, &None, c.own.key_heads)?;
-        let (q, k) = rotated(q, k, context)?;
+        let (q, k) = rotated(q, k, context, c.options.by_liger())?;
         let (k, v) = context.cached(k, v)?;
         let call = Call {
             mask: context.mask.as_ref(),
@@ -314,6 +320,13 @@ impl Layer {
     }
 
     fn mlp(&self, hidden: &Tensor) -> Result<Tensor> {
+        if self.config.options.by_liger() {
+            let product = {
+                let (gate, up) = (self.gate_proj.forward(hidden)?, self.up_proj.forward(hidden)?);
+                ops::liger_gated(&gate, &up, self.config.own.form.gated_by_liger())?
+            };
+            return self.down_proj.forward(&product);
+        }
         let product = {
             let gate = {
                 let gate = self.gate_proj.forward(hidden)?;
@@ -329,10 +342,13 @@ impl Layer {
 }
 
 /// Rotates queries and keys by their positions' angles.
-fn rotated(q: Tensor, k: Tensor, context: &BlockInputs) -> Result<(Tensor, Tensor)> {
+fn rotated(q: Tensor, k: Tensor, context: &BlockInputs, by_liger: bool) -> Result<(Tensor, Tensor)> {
     let Some(Angles { sin, cos }) = &context.rotary else {
         return Err(memcore::Error::shape("rotary", "positions without angles"));
     };
+    if by_liger {
+        return ops::liger_rope([&q, &k], [cos, sin]).map(|[q, k]| (q, k));
+    }
     let (cos, sin) = (ops::unsqueeze(cos, 1)?, ops::unsqueeze(sin, 1)?);
     let both = (rotary::rotated(&q, &cos, &sin)?, rotary::rotated(&k, &cos, &sin)?);
     drop((q, k));

@@ -282,7 +282,8 @@ impl Pretrained {
         match self.options.end {
             End::Checkpointed => return Ending::Recomputed { classes, chunks: None },
             End::Chunked(chunks) => return Ending::Recomputed { classes, chunks: Some(chunks) },
-            End::Liger => return Ending::Fused,
+            End::Liger => return Ending::Fused { whole: false },
+            End::Kernels => return Ending::Fused { whole: true },
             End::Own if self.scores_targets() => {
                 let loss = self.task().loss;
                 return match self.options.logits_to_keep {

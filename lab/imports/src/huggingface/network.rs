@@ -234,7 +234,7 @@ impl Network {
 
     /// True if its result holds the loss alone.
     pub(super) fn gives_only_loss(&self) -> bool {
-        matches!(self.ending, Ending::Recomputed { .. } | Ending::Fused)
+        matches!(self.ending, Ending::Recomputed { .. } | Ending::Fused { whole: false })
     }
 
     /// Runs one forward pass.
@@ -250,6 +250,11 @@ impl Network {
             });
         }
         let Hidden { last, pooled, caches, encoder, variables } = self.body.forward(inputs)?;
+        if matches!(self.ending, Ending::Fused { .. }) {
+            let loss = self.loss_of_hidden(last, inputs.label(0)?)?;
+            let past_key_values = caches.iter().flat_map(|cache| cache.take()).collect();
+            return Ok(Output { loss, logits: Vec::new(), past_key_values, encoder_last_hidden_state: encoder });
+        }
         let of_last = self.ending.last_tokens(&last, inputs)?;
         let (seen, inputs) = of_last.as_ref().map_or((&last, inputs), |(seen, inputs)| (seen, inputs));
         let Scores { scores, input } = self.body.scores(pooled.as_ref().unwrap_or(seen))?;

@@ -57,6 +57,11 @@ impl Options {
         self.checkpoint != Recompute::None
     }
 
+    /// True if Liger's kernels stand in for the network's norms, rotary positions and gates.
+    pub(super) fn by_liger(&self) -> bool {
+        self.end == End::Kernels
+    }
+
     /// Returns the rules of the release.
     pub(super) fn rules(&self) -> Rules {
         Rules::from_release(self.transformers.unwrap_or(REPRESENTED))
@@ -87,6 +92,8 @@ pub enum End {
     Chunked(usize),
     /// Liger's fused linear cross entropy: gradients are computed in forward, a part of the tokens at a time.
     Liger,
+    /// The same in the network's own call, with Liger's kernels for norms, rotary positions and gates: `apply_liger_kernel_to_…`.
+    Kernels,
 }
 
 /// The `attention_mask` of a batch.

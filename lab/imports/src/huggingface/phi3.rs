@@ -157,7 +157,7 @@ impl Layer {
         let v = part(c.heads + c.own.key_heads, c.own.key_heads)?;
         let (q, k) = (attention::heads(&q, c.heads)?, attention::heads(&k, c.own.key_heads)?);
         let v = attention::heads(&v, c.own.key_heads)?;
-        let (q, k) = rotated(&q, &k, context)?;
+        let (q, k) = rotated(&q, &k, context, c.options.by_liger())?;
         let (k, v) = context.cached(k, v)?;
         let call = Call {
             mask: context.mask.as_ref(),
@@ -172,6 +172,10 @@ impl Layer {
         let both = self.gate_up_proj.forward(hidden)?;
         let halves = ops::split(&both, inner, 2)?;
         let [gate, up] = &halves[..] else { return Err(memcore::Error::shape("mlp", "other than two halves")) };
+        if self.config.options.by_liger() {
+            let product = ops::liger_gated(gate, up, "LigerSiLUMulFunction")?;
+            return self.down_proj.forward(&product);
+        }
         let product = {
             let gate = self.config.activation.apply(gate)?;
             ops::mul(up, &gate)?
@@ -181,10 +185,13 @@ impl Layer {
 }
 
 /// Rotates the first elements of queries and keys by their positions' angles.
-fn rotated(q: &Tensor, k: &Tensor, context: &BlockInputs) -> Result<(Tensor, Tensor)> {
+fn rotated(q: &Tensor, k: &Tensor, context: &BlockInputs, by_liger: bool) -> Result<(Tensor, Tensor)> {
     let Some(Angles { sin, cos }) = &context.rotary else {
         return Err(memcore::Error::shape("rotary", "positions without angles"));
     };
+    if by_liger {
+        return ops::liger_rope([q, k], [cos, sin]).map(|[q, k]| (q, k));
+    }
     let (cos, sin) = (ops::unsqueeze(cos, 1)?, ops::unsqueeze(sin, 1)?);
     let parts = |x: &Tensor| {
         let (head, part) = (x.dims()[3], cos.dims()[3]);

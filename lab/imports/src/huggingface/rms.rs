@@ -13,6 +13,8 @@ pub(super) enum Form {
     WideRoot,
     /// `GemmaRMSNorm`: normalised in f32, multiplied by 1 + weight in f32, then converted.
     OnePlusWeight,
+    /// Liger's kernel, whatever it is instead of.
+    Liger,
 }
 
 /// A norm of the last dimension.
@@ -105,6 +107,7 @@ impl Module for Norm {
             Form::Weight => self.times_weight(x),
             Form::WideRoot => self.times_wide_root(x),
             Form::OnePlusWeight => self.times_one_plus_weight(x),
+            Form::Liger => ops::liger_rms_norm(x, self.weight.tensor()),
         }
     }
 }

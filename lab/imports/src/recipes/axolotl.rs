@@ -27,7 +27,7 @@ pub(super) const KEYS: Table = &[
         "gradient_checkpointing_kwargs", "attn_implementation", "flash_attention", "sdp_attention", "eager_attention", "xformers_attention",
         "flex_attention", "sage_attention", "max_grad_norm", "plugins", "sample_packing", "deepspeed", "fsdp", "fsdp_config",
         "liger_fused_linear_cross_entropy", "cut_cross_entropy",
-        "peft_use_dora", "unfrozen_parameters",
+        "unfrozen_parameters",
     ]),
     (Unsupported(Some("data-parallel")), &["use_ray", "deepcompile"]),
     (AboveOne(Some("data-parallel")), &[
@@ -36,7 +36,7 @@ pub(super) const KEYS: Table = &[
     ]),
     (Unsupported(None), &[
         "rl", "reward_model", "process_reward_model", "ebft", "trl", "vllm", "relora", "lisa_n_layers", "gptq", "qat", "fp8",
-        "lora_modules_to_save", "lora_target_parameters", "peft_layers_to_transform", "peft_layer_replication", "peft_trainable_token_indices",
+        "lora_target_parameters", "peft_layers_to_transform", "peft_layer_replication", "peft_trainable_token_indices",
         "lora_rank_pattern", "torch_compile", "activation_offloading", "layer_offloading", "tiled_mlp", "use_onebitllms",
         "quantize_moe_experts", "model_quantization_config", "optim_args", "optim_target_modules", "peft_autocast_adapter_dtype", "reinit_weights",
         "llmcompressor", "diffusion", "lora_embedding_kernel", "shrink_embeddings", "qlora_sharded_model_loading", "dynamic_checkpoint",
@@ -76,7 +76,7 @@ pub(super) const KEYS: Table = &[
         "save_first_step", "save_only_model", "save_safetensors", "wandb_project", "wandb_entity", "wandb_watch", "wandb_name", "wandb_log_model",
         "wandb_run_id", "wandb_mode", "use_wandb", "tf32", "chat_template", "chat_template_jinja", "chat_template_kwargs", "tokenizer_type",
         "model_type", "type_of_model", "strict", "resume_from_checkpoint", "auto_resume_from_checkpoints", "lora_alpha", "lora_alpha_pattern",
-        "lora_fan_in_fan_out", "peft_use_rslora", "peft_init_lora_weights", "peft_ensure_weight_tying", "peft_layers_pattern", "merge_lora",
+        "lora_fan_in_fan_out", "peft_init_lora_weights", "peft_ensure_weight_tying", "peft_layers_pattern", "merge_lora",
         "merge_method", "trust_remote_code", "remove_unused_columns", "eot_tokens", "skip_prepare_dataset", "max_steps", "pad_to_sequence_len",
         "pad_to_multiple_of", "eval_sample_packing", "eval_sequence_len", "eval_batch_size", "loss_watchdog_threshold", "loss_watchdog_patience",
         "train_on_inputs", "group_by_length", "early_stopping_patience", "tokenizer_use_mistral_common", "tokenizer_config", "tokenizer_use_fast",
@@ -203,10 +203,7 @@ fn adapters(keys: &Keys<'_>, taken: &mut Taken<'_>) {
         Some("lora" | "qlora") => {
             let named = taken.targets_or_pattern(keys, "lora_target_modules");
             let target = if keys.is_on("lora_target_linear") { Some("all-linear".to_string()) } else { named };
-            taken.adapters(keys.whole("lora_r").unwrap_or(RANK), target, keys.number("lora_dropout"));
-            if keys.is_on("peft_use_dora") {
-                taken.set("dora", true);
-            }
+            taken.adapters(keys, keys.whole("lora_r").unwrap_or(RANK), target, keys.number("lora_dropout"));
         }
         Some(_) => taken.unsupported("adapter", keys.value("adapter").unwrap_or(&Value::Null), Some("lora")),
     }

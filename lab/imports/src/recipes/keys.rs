@@ -2,6 +2,7 @@
 
 use lab_base::error::{Error, Result};
 use lab_base::similar;
+use lab_models::{LORA_SWITCHES, SAVED_MODULES};
 use serde_json::{Map, Value};
 
 use crate::hf_args::{self, HfArgs, Refused, is_on, said};
@@ -92,6 +93,11 @@ fn number(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.parse().ok()).filter(|number: &f64| number.is_finite())
 }
 
+/// True if the key is an option of adapters that all trainers have.
+fn is_of_adapters(name: &str) -> bool {
+    LORA_SWITCHES.iter().any(|switch| [switch.peft, switch.axolotl].contains(&name)) || SAVED_MODULES.contains(&name)
+}
+
 /// True if a text is a regular expression, not the name of a layer.
 fn is_pattern(text: &str) -> bool {
     text.contains(['*', '|', '\\', '(', '[', '^', '$', '+', '?'])
@@ -128,6 +134,7 @@ impl<'a> Taken<'a> {
             let effect = self.table.iter().find(|(_, names)| names.contains(&name.as_str())).map(|(effect, _)| *effect);
             match effect {
                 Some(Effect::Read) => {}
+                None if is_of_adapters(name) => {}
                 Some(_) if value.is_null() => self.without_effect.push(name.clone()),
                 Some(effect) => self.take_one(name, value, effect)?,
                 None => self.take_other(name, value)?,
@@ -252,9 +259,18 @@ impl<'a> Taken<'a> {
         }
     }
 
-    /// Sets the adapters of PEFT.
-    pub(super) fn adapters(&mut self, rank: u64, target: Option<String>, dropout: Option<f64>) {
+    /// Sets the adapters of PEFT, with the options that are on.
+    pub(super) fn adapters(&mut self, keys: &Keys<'_>, rank: u64, target: Option<String>, dropout: Option<f64>) {
         self.set("lora", rank);
+        for switch in
+            LORA_SWITCHES.iter().filter(|switch| [switch.peft, switch.axolotl].iter().any(|name| keys.is_on(name)))
+        {
+            self.set(switch.field, true);
+        }
+        let saved: Vec<String> = SAVED_MODULES.iter().flat_map(|name| keys.texts(name)).collect();
+        if !saved.is_empty() {
+            self.set("modules-to-save", saved.join(","));
+        }
         if let Some(target) = target {
             self.set("lora-target", target);
         }

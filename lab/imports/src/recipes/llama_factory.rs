@@ -18,7 +18,7 @@ pub(super) const KEYS: Table = &[
     (Read, &[
         "model_name_or_path", "stage", "do_train", "finetuning_type", "lora_rank", "lora_target", "lora_dropout", "quantization_bit",
         "quantization_method", "bf16", "fp16", "pure_bf16", "disable_gradient_checkpointing", "use_reentrant_gc", "flash_attn", "optim",
-        "gradient_checkpointing", "gradient_checkpointing_kwargs", "packing", "neat_packing", "deepspeed", "use_dora",
+        "gradient_checkpointing", "gradient_checkpointing_kwargs", "packing", "neat_packing", "deepspeed",
         "double_quantization",
     ]),
     (Unsupported(Some("data-parallel")), &["fsdp", "use_ray"]),
@@ -28,7 +28,7 @@ pub(super) const KEYS: Table = &[
     ]),
     (Unsupported(Some("optimizer")), &["use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon"]),
     (Unsupported(None), &[
-        "use_llama_pro", "mixture_of_depths", "additional_target", "use_unsloth", "use_unsloth_gc", "use_kt", "use_mca",
+        "use_llama_pro", "mixture_of_depths", "use_unsloth", "use_unsloth_gc", "use_kt", "use_mca",
         "use_megatron_bridge", "use_hyper_parallel", "fp8", "shift_attn", "use_asft_loss", "upcast_layernorm", "upcast_lmhead_output", "ref_model",
         "reward_model", "train_from_scratch", "module_dropout", "create_new_adapter", "adapter_name_or_path",
     ]),
@@ -50,7 +50,7 @@ pub(super) const KEYS: Table = &[
         "trust_remote_code", "quantization_type", "quantization_device_map", "template", "dataset", "dataset_dir", "train_on_prompt", "mask_history",
         "streaming", "buffer_size", "mix_strategy", "interleave_probs", "overwrite_cache", "preprocessing_batch_size", "preprocessing_num_workers",
         "max_samples", "eval_num_beams", "ignore_pad_token_for_loss", "eval_on_each_dataset", "tool_format", "default_system", "enable_thinking",
-        "preserve_thinking", "tokenized_path", "data_shared_file_system", "lora_alpha", "loraplus_lr_embedding", "use_rslora", "pissa_init",
+        "preserve_thinking", "tokenized_path", "data_shared_file_system", "lora_alpha", "loraplus_lr_embedding", "pissa_init",
         "pissa_iter", "pissa_convert", "pref_beta", "pref_ftx", "pref_loss", "asft_alpha", "eaft_alpha", "use_swanlab", "swanlab_project",
         "swanlab_workspace", "swanlab_run_name", "swanlab_mode", "swanlab_api_key", "swanlab_logdir", "plot_loss", "disable_shuffling",
         "early_stopping_steps", "include_effective_tokens_per_second", "overwrite_output_dir", "ray_init_kwargs", "master_addr", "master_port",
@@ -86,10 +86,7 @@ pub(super) fn settle(keys: &Keys<'_>, taken: &mut Taken<'_>) -> Result<()> {
                 "all" => Some("all-linear".to_string()),
                 _ => taken.targets(keys, "lora_target"),
             };
-            taken.adapters(keys.whole("lora_rank").unwrap_or(RANK), target, keys.number("lora_dropout"));
-            if keys.is_on("use_dora") {
-                taken.set("dora", true);
-            }
+            taken.adapters(keys, keys.whole("lora_rank").unwrap_or(RANK), target, keys.number("lora_dropout"));
         }
         "full" => {}
         _ => {

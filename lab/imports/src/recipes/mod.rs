@@ -20,7 +20,7 @@ use std::path::Path;
 use lab_base::error::{Error, Result};
 use serde_json::{Map, Value};
 
-use crate::hf_args::{Around, HfArgs};
+use crate::hf_args::{Around, HfArgs, with_liger};
 pub use keys::Counted;
 use keys::{Keys, Taken};
 pub use optimizers::name_of as optimizer_name;
@@ -116,6 +116,7 @@ impl Recipe {
             Trainer::Swift => swift::settle(&keys, around, &mut taken)?,
         }
         let mut counted = taken.counted();
+        with_liger(&self.keys, around.config, &mut counted.args);
         match self.trainer {
             Trainer::Torchtune => plain_loop(&mut counted.args),
             _ => around.with_trainer(&mut counted.args),

@@ -25,11 +25,11 @@ const NAMES: &[(&[&str], &str, Option<&str>)] = &[
     (&["ademamix"], "ademamix", Some("loop")),
     (&["ademamix_8bit"], "ademamix8bit", Some("loop")),
     (&["nadam"], "nadam", None),
-    (&["muon"], "muon", None),
 ];
 
-/// torchao's optimizers, by the one of bitsandbytes that keeps as much or more.
-const OF_TORCHAO: [(&str, &str, &str); 2] = [
+/// Optimizers of other packages, by the one here that keeps as much or more.
+const LIKE_OTHERS: [(&str, &str, &str); 3] = [
+    ("muon", "muon", "counted as torch.optim.Muon of the layers' matrices and AdamW of the rest"),
     ("adamw_torch_8bit", "adamw8bit", "torchao's states of 8 bits are counted as those of bitsandbytes"),
     ("adamw_torch_4bit", "adamw8bit", "states of 4 bits are counted as 8 bits: it needs less"),
 ];
@@ -44,7 +44,7 @@ pub fn name_of(kind: OptimizerKind, form: &str) -> Option<&'static str> {
 /// Sets the optimizer that a key names.
 pub(super) fn set(taken: &mut Taken<'_>, key: &str, value: &Value) {
     let name = value.as_str().unwrap_or_default().to_ascii_lowercase();
-    if let Some((_, kind, how)) = OF_TORCHAO.iter().find(|(theirs, _, _)| *theirs == name) {
+    if let Some((_, kind, how)) = LIKE_OTHERS.iter().find(|(theirs, _, _)| *theirs == name) {
         taken.set("optimizer", *kind);
         taken.set("optimizer-impl", "loop");
         return taken.inexact(key, value, how);

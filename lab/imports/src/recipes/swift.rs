@@ -18,7 +18,7 @@ pub(super) const KEYS: Table = &[
     (Read, &[
         "model", "max_length", "tuner_type", "train_type", "lora_rank", "lora_dropout", "target_modules", "quant_bits", "quant_method", "torch_dtype",
         "bf16", "fp16", "gradient_checkpointing", "attn_impl", "optim", "gradient_accumulation_steps", "ENV", "env", "packing", "eval_strategy",
-        "rlhf_type", "deepspeed", "use_dora",
+        "rlhf_type", "deepspeed",
         "freeze_parameters", "bnb_4bit_use_double_quant",
     ]),
     (Unsupported(Some("data-parallel")), &["fsdp", "use_ray", "device_groups"]),
@@ -27,7 +27,7 @@ pub(super) const KEYS: Table = &[
         "context_parallel_size", "deepspeed_autotp_size",
     ]),
     (Unsupported(None), &[
-        "modules_to_save", "target_regex", "target_parameters", "lora_dtype", "use_galore",
+        "target_regex", "target_parameters", "lora_dtype", "use_galore",
         "lisa_activated_layers", "tuner_backend", "ref_model", "reward_model", "teacher_model", "use_vllm", "optimizer", "adapters",
         "sequence_parallel", "external_plugins", "custom_register_path", "num_generations",
     ]),
@@ -49,7 +49,7 @@ pub(super) const KEYS: Table = &[
         "load_from_cache_file", "dataset_shuffle", "val_dataset_shuffle", "streaming", "interleave_prob", "stopping_strategy",
         "shuffle_buffer_size", "download_mode", "columns", "strict", "model_name", "model_author", "custom_dataset_info", "packing_length",
         "packing_num_proc", "packing_strategy", "lazy_tokenize", "use_hf", "hub_token", "ignore_args_error", "load_args", "load_data_args",
-        "add_version", "create_checkpoint_symlink", "lora_alpha", "use_rslora", "init_weights", "init_strategy", "safe_serialization",
+        "add_version", "create_checkpoint_symlink", "lora_alpha", "init_weights", "init_strategy", "safe_serialization",
         "max_shard_size", "check_model", "acc_strategy", "train_dataloader_shuffle", "max_epochs", "aligner_lr", "vit_lr", "resume_only_model",
         "eval_metric", "callbacks", "early_stop_interval", "lisa_step_interval", "use_flash_ckpt", "swanlab_token", "swanlab_project",
         "swanlab_workspace", "swanlab_exp_name", "swanlab_mode", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty",
@@ -94,10 +94,7 @@ pub(super) fn settle(keys: &Keys<'_>, around: &Around<'_>, taken: &mut Taken<'_>
                 Some(_) => taken.targets(keys, "target_modules"),
             };
             let dropout = keys.number("lora_dropout").unwrap_or(DROPOUT);
-            taken.adapters(keys.whole("lora_rank").unwrap_or(RANK), target, Some(dropout));
-            if keys.is_on("use_dora") {
-                taken.set("dora", true);
-            }
+            taken.adapters(keys, keys.whole("lora_rank").unwrap_or(RANK), target, Some(dropout));
         }
         other => taken.unsupported(key, &other.into(), Some("lora")),
     }

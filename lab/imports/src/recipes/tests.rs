@@ -143,6 +143,9 @@ fn adapters_and_frozen_parts_are_fields() {
     assert_eq!(with(AXOLOTL, "adapter: lora\npeft_use_dora: true\n")["dora"], true);
     assert_eq!(with(&LLAMA_FACTORY.replace("full", "lora"), "use_dora: true\n")["dora"], true);
     assert_eq!(with(SWIFT, "use_dora: true\n")["dora"], true);
+    assert_eq!(with(TORCHTUNE, "optimizer_in_bwd: True\n")["step-in-backward"], true);
+    assert_eq!(with(AXOLOTL, "adapter: lora\npeft_use_rslora: true\n")["rslora"], true);
+    assert_eq!(with(SWIFT, "use_rslora: true\n")["rslora"], true);
     for (parts, patterns) in [
         ("[^lm_head.weight$, 'model.layers.3']", "*,!lm_head.weight,!model.layers.3*"),
         ("['model\\.norm']", "*,!model.norm*"),
@@ -201,7 +204,7 @@ fn every_key_is_named() {
         (LLAMA_FACTORY, "neftune_noise_alpha: 5\n", "neftune_noise_alpha=5", None),
         (TRL, "activation_offloading: true\n", "activation_offloading=true", None),
         (SWIFT, "freeze_llm: true\n", "freeze_llm=true", Some("freeze")),
-        (TORCHTUNE, "optimizer_in_bwd: True\n", "optimizer_in_bwd=true", None),
+        (TORCHTUNE, "enable_fp8_training: True\n", "enable_fp8_training=true", None),
     ] {
         let (recipe, counted) = counted(&format!("{base}{more}"));
         assert_eq!(refused(&counted), [named], "{}", recipe.trainer);

@@ -15,14 +15,14 @@ pub(super) const KEYS: Table = &[
     (Whole("accumulate"), &["gradient_accumulation_steps"]),
     (Whole("seed"), &["seed"]),
     (Number("clip-grad-norm"), &["clip_grad_norm"]),
-    (Read, &["model", "tokenizer", "checkpointer", "dataset", "optimizer", "loss", "dtype", "enable_activation_checkpointing"]),
+    (Read, &["model", "tokenizer", "checkpointer", "dataset", "optimizer", "loss", "dtype", "enable_activation_checkpointing", "optimizer_in_bwd"]),
     (Unsupported(Some("data-parallel")), &["fsdp", "tensor_parallel_plan"]),
     (Inexact("layers that are sharded alone are counted as the rest is"), &["custom_sharded_layers"]),
     (AboveOne(Some("data-parallel")), &[
         "tensor_parallel_dim", "data_parallel_shard_dim", "data_parallel_replicate_dim", "context_parallel_dim",
     ]),
     (Unsupported(None), &[
-        "compile", "optimizer_in_bwd", "enable_activation_offloading", "quantizer", "teacher_model", "teacher_checkpointer", "kd_loss", "policy_model",
+        "compile", "enable_activation_offloading", "quantizer", "teacher_model", "teacher_checkpointer", "kd_loss", "policy_model",
         "reward_and_value_model", "ref_checkpointer", "ref_policy_checkpointer", "value_checkpointer", "reward_checkpointer", "grpo_samples",
         "reward_functions", "ppo_epochs", "tasks", "prompt", "orchestration", "inference", "training", "postprocessing", "ac_mode", "enable_fp8_training",
         "fsdp_cpu_offload",
@@ -62,6 +62,9 @@ pub(super) fn settle(keys: &Keys<'_>, recipe: &str, taken: &mut Taken<'_>) -> Re
         Some(_) => taken.unsupported("dtype", keys.value("dtype").unwrap_or(&Value::Null), Some("precision")),
         None => {}
     }
+    if keys.is_on("optimizer_in_bwd") {
+        taken.set("step-in-backward", true);
+    }
     if keys.is_on("enable_activation_checkpointing") {
         taken.set("checkpoint", "blocks");
     }
@@ -86,9 +89,6 @@ fn model(model: &Keys<'_>, taken: &mut Taken<'_>) {
     if model.is_on("apply_lora_to_output") {
         taken.unsupported("apply_lora_to_output", &true.into(), None);
     }
-    if model.is_on("use_dora") {
-        taken.set("dora", true);
-    }
     if model.value("decoder_trainable").is_some() || model.value("fusion_trainable").is_some() {
         taken.unsupported(
             "model.decoder_trainable",
@@ -110,7 +110,7 @@ fn model(model: &Keys<'_>, taken: &mut Taken<'_>) {
         layers.extend(["gate_proj", "up_proj", "down_proj"]);
     }
     let target = (!layers.is_empty()).then(|| layers.join(","));
-    taken.adapters(model.whole("lora_rank").unwrap_or(8), target, model.number("lora_dropout"));
+    taken.adapters(model, model.whole("lora_rank").unwrap_or(8), target, model.number("lora_dropout"));
 }
 
 fn optimizer(optimizer: &Keys<'_>, taken: &mut Taken<'_>) {

@@ -18,11 +18,11 @@ pub(super) const KEYS: Table = &[
     (Read, &[
         "model_name_or_path", "max_length", "max_seq_length", "use_peft", "lora_r", "lora_dropout", "lora_target_modules", "load_in_4bit",
         "load_in_8bit", "dtype", "torch_dtype", "bf16", "fp16", "gradient_checkpointing", "attn_implementation", "optim", "env", "packing",
-        "eval_strategy", "padding_free", "method", "use_dora", "use_bnb_nested_quant",
+        "eval_strategy", "padding_free", "method", "use_bnb_nested_quant",
     ]),
     (Unsupported(Some("data-parallel")), &["accelerate_config", "num_processes", "fsdp", "deepspeed"]),
     (Unsupported(None), &[
-        "lora_target_parameters", "lora_modules_to_save", "activation_offloading", "num_generations", "max_completion_length", "beta",
+        "lora_target_parameters", "activation_offloading", "num_generations", "max_completion_length", "beta",
         "reward_funcs", "reward_model_name_or_path", "precompute_ref_log_probs", "model_init_kwargs", "rpo_alpha", "desirable_weight",
         "center_rewards_coefficient",
     ]),
@@ -34,7 +34,7 @@ pub(super) const KEYS: Table = &[
         "max_prompt_length", "system_prompt", "benchmarks", "callbacks", "dataset_config", "dataset_train_split", "dataset_test_split", "dataset_streaming", "datasets", "streaming",
         "test_split_size", "dataset_text_field", "dataset_kwargs", "dataset_num_proc", "eos_token", "pad_token", "truncation_mode",
         "shuffle_dataset", "packing_strategy", "pad_to_multiple_of", "eval_packing", "completion_only_loss", "assistant_only_loss",
-        "model_revision", "trust_remote_code", "lora_alpha", "lora_task_type", "use_rslora", "bnb_4bit_quant_type", "ignore_bias_buffers",
+        "model_revision", "trust_remote_code", "lora_alpha", "lora_task_type", "bnb_4bit_quant_type", "ignore_bias_buffers",
         "gradient_checkpointing_use_reentrant",
     ]),
 ];
@@ -64,10 +64,7 @@ pub(super) fn settle(keys: &Keys<'_>, around: &Around<'_>, taken: &mut Taken<'_>
     if keys.is_on("use_peft") {
         let target = taken.targets(keys, "lora_target_modules");
         let dropout = keys.number("lora_dropout").unwrap_or(DROPOUT);
-        taken.adapters(keys.whole("lora_r").unwrap_or(RANK), target, Some(dropout));
-        if keys.is_on("use_dora") {
-            taken.set("dora", true);
-        }
+        taken.adapters(keys, keys.whole("lora_r").unwrap_or(RANK), target, Some(dropout));
     }
     for (key, field) in [("load_in_4bit", "load-in-4bit"), ("load_in_8bit", "load-in-8bit")] {
         if keys.is_on(key) {

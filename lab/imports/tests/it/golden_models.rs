@@ -91,6 +91,13 @@ fn adapters(model: &Pretrained, config: &Value) -> Option<Lora> {
         target: names.or_else(|| model.lora_target()).unwrap(),
         dropout: config["lora_dropout"].as_f64().unwrap_or(0.0),
         dora: config["use_dora"] == true,
+        rslora: config["use_rslora"] == true,
+        saved: config["modules_to_save"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|name| name.as_str().map(String::from))
+            .collect(),
     })
 }
 

@@ -32,14 +32,20 @@ pub(super) fn training(plan: &HandedPlan<'_>, optim: &str) -> Map<String, Value>
 /// Keyword arguments of `peft.LoraConfig`.
 pub(super) fn lora(plan: &HandedPlan<'_>) -> Option<Value> {
     let lora = plan.lora()?;
-    Some(json!({
+    let mut arguments = json!({
         "task_type": "CAUSAL_LM",
         "r": lora.rank,
         "lora_alpha": LORA_ALPHA,
         "lora_dropout": lora.dropout,
         "target_modules": HandedPlan::targets(lora),
-        "use_dora": lora.dora,
-    }))
+    });
+    if let Value::Object(arguments) = &mut arguments {
+        if !lora.saved.is_empty() {
+            arguments.insert("modules_to_save".into(), lora.saved.clone().into());
+        }
+        arguments.extend(lora.switched_on().map(|switch| (switch.peft.into(), true.into())));
+    }
+    Some(arguments)
 }
 
 /// Keyword arguments of `transformers.BitsAndBytesConfig`.

@@ -14,12 +14,14 @@ mod several;
 use lab_base::error::Result;
 use lab_imports::huggingface::{Configuration, End};
 use lab_imports::recipes::Recipe;
+use lab_models::TUNING_FIELDS;
 use lab_results::{HandedFile, NotHanded};
+use lab_training::OptimizerKind;
 use serde_json::Value;
 
 use super::dry_runner::DryRunner;
 use super::spec::RunSpec;
-use plan::{HandedPlan, TUNING};
+use plan::HandedPlan;
 pub use python::PythonArguments;
 use read_back::{Back, ReadBack};
 
@@ -32,7 +34,7 @@ pub struct HandOver {
     pub left_out: Vec<NotHanded>,
 }
 
-/// Fields that TrainingArguments leave to the script and the tokenizer, beside [`TUNING`].
+/// Fields that TrainingArguments leave to the script and the tokenizer, beside [`TUNING_FIELDS`].
 const BESIDE_ARGUMENTS: &[&str] = &["sequence", "precision", "attention"];
 
 impl HandOver {
@@ -135,7 +137,7 @@ impl Maker<'_> {
         let given = arguments::training(self.plan, optim);
         let read_back = self.read_back();
         let read = lab_imports::hf_args::counted(&given, NAME, &read_back.around())?;
-        let back = read_back.compared(&read, &[BESIDE_ARGUMENTS, TUNING].concat())?;
+        let back = read_back.compared(&read, &[BESIDE_ARGUMENTS, &TUNING_FIELDS].concat())?;
         let purpose = "TrainingArguments, --hf-args";
         found.add_read(NAME, purpose, pretty(&Value::Object(given)), back);
         Ok(())
@@ -144,15 +146,20 @@ impl Maker<'_> {
     fn add_script(&self, found: &mut HandOver) {
         const NAME: &str = "train.py";
         let said = self.plan.spec.said();
-        let is_said = |name: &&str| script::SAID.contains(name) || TUNING.contains(name);
+        let is_said = |name: &&str| script::SAID.contains(name) || TUNING_FIELDS.contains(name);
         let unsaid: Vec<&str> = said.keys().map(String::as_str).filter(|name| !is_said(name)).collect();
         if !self.plan.model.predicts_next() {
             found.leave(NAME, "vramlab writes scripts for decoders of transformers: make the changes above");
         } else if !unsaid.is_empty() {
             let flags: Vec<String> = unsaid.iter().map(|name| format!("--{name}")).collect();
             found.leave(NAME, format!("its script does not say {}", flags.join(", ")));
-        } else if self.plan.model.options().end == End::Liger {
+        } else if matches!(self.plan.model.options().end, End::Liger | End::Kernels) {
             found.leave(NAME, "vramlab writes no script with Liger's loss: it is liger_kernel's patch of the model");
+        } else if self.plan.run.optimizer.kind == OptimizerKind::Muon {
+            found.leave(
+                NAME,
+                "vramlab writes no script with Muon, which is an optimizer of some parameters beside another",
+            );
         } else if self.plan.spec.model.by_trainer() && self.plan.chosen_blocks().is_some() {
             found.leave(NAME, "the Trainer checkpoints every block");
         } else if self.plan.spec.model.by_trainer() && !found.has("training_args.json") {

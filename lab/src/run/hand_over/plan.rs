@@ -11,10 +11,6 @@ use crate::run::network::Network;
 use crate::run::session::Session;
 use crate::run::spec::RunSpec;
 
-/// Fields of adapters and of quantized weights: what PEFT and bitsandbytes are told.
-pub(super) const TUNING: &[&str] =
-    &["lora", "lora-target", "lora-dropout", "dora", "load-in-4bit", "load-in-8bit", "double-quant"];
-
 /// A plan around a network of transformers.
 pub(super) struct HandedPlan<'a> {
     pub(super) spec: &'a RunSpec,

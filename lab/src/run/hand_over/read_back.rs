@@ -3,14 +3,15 @@
 use lab_base::error::Result;
 use lab_base::figures::short;
 use lab_imports::hf_args::{Around, HfArgs};
+use lab_models::TUNING_FIELDS;
 use serde_json::{Map, Value};
 
-use super::plan::{HandedPlan, TUNING};
+use super::plan::HandedPlan;
 use crate::run::dry_runner::DryRunner;
 use crate::run::session::Session;
 use crate::run::spec::RunSpec;
 
-/// Fields that a file may say beside [`TUNING`]. What it does not say of them is not in the run that it gives.
+/// Fields that a file may say beside [`TUNING_FIELDS`]. What it does not say of them is not in the run that it gives.
 const SAYS: &[&str] = &[
     "batch",
     "accumulate",
@@ -20,6 +21,7 @@ const SAYS: &[&str] = &[
     "clip-grad-norm",
     "optimizer",
     "optimizer-impl",
+    "step-in-backward",
     "precision",
     "checkpoint",
     "attention",
@@ -28,9 +30,6 @@ const SAYS: &[&str] = &[
     "keep",
     "zero-grad",
 ];
-
-/// Fields of [`TUNING`] that are on or off.
-const SWITCHES: &[&str] = &["dora", "load-in-4bit", "load-in-8bit", "double-quant"];
 
 /// Fields that a trainer decides by itself.
 const OF_TRAINERS: &[&str] = &["loop", "keep", "clip-grad-norm"];
@@ -116,9 +115,10 @@ impl ReadBack<'_> {
     fn run(&self, fields: &Map<String, Value>, beside: &[&str]) -> Result<RunSpec> {
         let ranks = self.plan.ranks() as u64;
         let cleared = |name: &&&str| !beside.contains(*name);
-        let unsaid = |name: &str| if SWITCHES.contains(&name) { Value::Bool(false) } else { Value::Null };
+        let unset = RunSpec::default().fields();
+        let unsaid = |name: &str| unset.get(name).cloned().unwrap_or_default();
         let mut all: Map<String, Value> =
-            SAYS.iter().chain(TUNING).filter(cleared).map(|name| ((*name).to_string(), unsaid(name))).collect();
+            SAYS.iter().chain(&TUNING_FIELDS).filter(cleared).map(|name| ((*name).to_string(), unsaid(name))).collect();
         for (name, value) in fields.iter().filter(|(name, _)| !beside.contains(&name.as_str())) {
             let value = match (name.as_str(), value.as_u64()) {
                 ("batch", Some(each)) => each.saturating_mul(ranks).into(),

@@ -1,7 +1,7 @@
 //! The plan as recipes: the YAML files of axolotl, LLaMA-Factory and TRL.
 
 use lab_imports::huggingface::Attention;
-use lab_models::{LORA_ALPHA, LoraTarget};
+use lab_models::{LORA_ALPHA, Lora, LoraSwitch, LoraTarget};
 use serde_json::{Map, Value, json};
 
 use super::plan::{HandedPlan, number};
@@ -24,6 +24,18 @@ pub(super) fn text(heading: &str, lines: &Lines) -> String {
         text.push_str(&format!("{key}: {value}\n"));
     }
     text
+}
+
+/// What recipes call alike: rank, alpha, dropout, and the switches that are on.
+fn adapters(lora: &Lora, [rank, saved]: [&'static str; 2], name: fn(&LoraSwitch) -> &'static str) -> Lines {
+    let mut lines: Lines =
+        vec![(rank, lora.rank.into()), ("lora_alpha", LORA_ALPHA.into()), ("lora_dropout", lora.dropout.into())];
+    if !lora.saved.is_empty() {
+        let names = if saved == "additional_target" { lora.saved.join(",").into() } else { lora.saved.clone().into() };
+        lines.push((saved, names));
+    }
+    lines.extend(lora.switched_on().map(|switch| (name(switch), true.into())));
+    lines
 }
 
 /// axolotl.
@@ -51,15 +63,10 @@ pub(super) fn axolotl(plan: &HandedPlan<'_>, optim: &str) -> Lines {
     if let Some(lora) = plan.lora() {
         let is_few = plan.run.quantized.as_ref().is_some_and(|quantized| quantized.bits == 4);
         lines.push(("adapter", if is_few { "qlora" } else { "lora" }.into()));
-        lines.push(("lora_r", lora.rank.into()));
-        lines.push(("lora_alpha", LORA_ALPHA.into()));
-        lines.push(("lora_dropout", lora.dropout.into()));
+        lines.extend(adapters(lora, ["lora_r", "lora_modules_to_save"], |switch| switch.axolotl));
         match lora.target {
             LoraTarget::AllLinear => lines.push(("lora_target_linear", true.into())),
             _ => lines.push(("lora_target_modules", HandedPlan::targets(lora))),
-        }
-        if lora.dora {
-            lines.push(("peft_use_dora", true.into()));
         }
     }
     lines.extend(bits(plan).map(|(four, _)| (if four { "load_in_4bit" } else { "load_in_8bit" }, true.into())));
@@ -93,9 +100,7 @@ pub(super) fn llama_factory(plan: &HandedPlan<'_>, optim: &str) -> Lines {
         ("flash_attn", if attention(plan) == "eager" { "disabled" } else { "sdpa" }.into()),
     ];
     if let Some(lora) = plan.lora() {
-        lines.push(("lora_rank", lora.rank.into()));
-        lines.push(("lora_alpha", LORA_ALPHA.into()));
-        lines.push(("lora_dropout", lora.dropout.into()));
+        lines.extend(adapters(lora, ["lora_rank", "additional_target"], |switch| switch.peft));
         lines.push((
             "lora_target",
             match &lora.target {
@@ -104,9 +109,6 @@ pub(super) fn llama_factory(plan: &HandedPlan<'_>, optim: &str) -> Lines {
                 LoraTarget::Pattern(pattern) => pattern.clone().into(),
             },
         ));
-        if lora.dora {
-            lines.push(("use_dora", true.into()));
-        }
     }
     if let Some((four, twice)) = bits(plan) {
         lines.push(("quantization_bit", if four { 4 } else { 8 }.into()));
@@ -142,11 +144,8 @@ pub(super) fn trl(plan: &HandedPlan<'_>, mut arguments: Map<String, Value>) -> L
     lines.extend(TAKEN.into_iter().filter_map(|name| Some((name, arguments.remove(name)?))));
     if let Some(lora) = plan.lora() {
         lines.push(("use_peft", true.into()));
-        lines.push(("lora_r", lora.rank.into()));
-        lines.push(("lora_alpha", LORA_ALPHA.into()));
-        lines.push(("lora_dropout", lora.dropout.into()));
+        lines.extend(adapters(lora, ["lora_r", "lora_modules_to_save"], |switch| switch.peft));
         lines.push(("lora_target_modules", HandedPlan::targets(lora)));
-        lines.push(("use_dora", lora.dora.into()));
     }
     if let Some((four, twice)) = bits(plan) {
         lines.push((if four { "load_in_4bit" } else { "load_in_8bit" }, true.into()));

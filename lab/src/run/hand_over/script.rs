@@ -216,7 +216,7 @@ fn loss(end: End) -> String {
 ";
     let parts = match end {
         // `HandOver` leaves the script with Liger's loss out.
-        End::Own | End::Liger => return String::new(),
+        End::Own | End::Liger | End::Kernels => return String::new(),
         End::Checkpointed => {
             return format!(
                 "{hidden}def loss_of(model, batch):

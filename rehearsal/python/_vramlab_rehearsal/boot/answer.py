@@ -72,6 +72,16 @@ class Answer:
             ))
         return found
 
+    def host(self):
+        """Returns the most bytes of the host that cards could read, page-locked and managed; zeros without the library."""
+        import ctypes
+
+        ask = getattr(ctypes.CDLL(None), "vramlab_rehearsal_host", None)
+        peaks = (ctypes.c_uint64 * 2)()
+        if ask is not None:
+            ask(peaks)
+        return schema.Host(locked=peaks[0], managed=peaks[1])
+
     def keep_peaks(self, index):
         """Keeps the peaks before the script resets them."""
         figures = self.torch.cuda.memory_stats(index)
@@ -159,7 +169,7 @@ class Answer:
             exception=self.exception() if why == "exit" else None, compiled=self.compiled(),
             values=self.of_values(), withheld=self.withheld[:1000],
             entries=SETTINGS["entries"], backward=list(self.roles.backward), inputs=list(self.roles.inputs),
-            growth=self.growth.report(), periods=self.periods.report(self.steps, self.growth), lines=self.lines.report(), workspaces=self.workspaces,
+            growth=self.growth.report(), periods=self.periods.report(self.steps, self.growth), lines=self.lines.report(), workspaces=self.workspaces, host=self.host(),
         )
         write_whole("%d%s" % (os.getpid(), endings.ANSWER), json.dumps(answer, default=str))
         return True

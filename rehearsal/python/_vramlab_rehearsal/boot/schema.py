@@ -68,6 +68,13 @@ class Card(TypedDict):
     made: int
 
 
+class Host(TypedDict):
+    """The most memory of the host that cards could read, in bytes: page-locked (pinned or registered), and managed."""
+
+    locked: int
+    managed: int
+
+
 class Seen(TypedDict):
     """Uses of the network, besides steps, that were seen."""
 
@@ -222,6 +229,7 @@ class Answer(TypedDict):
     lines: Lines
     # Cards, and addresses of workspaces that PyTorch keeps there for libraries.
     workspaces: List[Sequence[Any]]
+    host: Host
 
 
 class Started(TypedDict):

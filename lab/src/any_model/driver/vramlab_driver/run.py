@@ -16,7 +16,7 @@ from . import losses, names, program, tuning
 from .plan import Refused
 
 FIELDS = ("batch", "steps", "optimizer", "optimizer_impl", "precision", "accumulate", "clip", "zero_grad", "keep", "sequence", "head", "attention",
-          "choices", "checkpoint", "bits", "double_quant", "lora", "lora_target", "lora_dropout", "dora", "freeze", "loss")
+          "choices", "checkpoint", "bits", "double_quant", "lora", "lora_target", "lora_dropout", "modules_to_save", "lora_switches", "freeze", "loss")
 
 
 def main():

@@ -111,10 +111,11 @@ def adapters(plan, options):
         arguments.append("target_modules=%s" % literal(target if target == "all-linear" or PATTERN.search(target) else target.split(",")))
     if dropout:
         arguments.append("lora_dropout=%r" % dropout)
-    if options["dora"]:
-        if options["bits"]:
-            raise Refused("--dora: magnitudes beside weights of %d bits need their values" % options["bits"], "leave --dora out")
-        arguments.append("use_dora=True")
+    if "use_dora" in options["lora_switches"] and options["bits"]:
+        raise Refused("--dora: magnitudes beside weights of %d bits need their values" % options["bits"], "leave --dora out")
+    if options["modules_to_save"]:
+        arguments.append("modules_to_save=%s" % literal([name.strip() for name in options["modules_to_save"].split(",")]))
+    arguments += ["%s=True" % name for name in options["lora_switches"]]
     if task:
         arguments.append('task_type="%s"' % task)
     plan.notes.append("adapters of rank %d%s" % (options["lora"], " on " + target if target else ""))
