@@ -16,8 +16,9 @@ def run(settings, torch):
     made.keep_resets()
     torch.cuda.memory.allocate(KIB)
     made.mark_uses()
-    from _vramlab_rehearsal.boot import phases
     from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    from _vramlab_rehearsal.boot import phases
 
     register_optimizer_step_post_hook(phases.watch(made.answer.phases, made.is_trained))
     yield made

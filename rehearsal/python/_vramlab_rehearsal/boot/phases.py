@@ -101,7 +101,7 @@ def watch(phases, network):
 
     @functools.wraps(train)
     def trained(module, mode=True):
-        if (not mode and phases.name == TRAINING and module.training or mode and phases.name == EVALUATION) and network(module):
+        if ((not mode and phases.name == TRAINING and module.training) or (mode and phases.name == EVALUATION)) and network(module):
             phases.begin(TRAINING if mode else EVALUATION)
         return train(module, mode)
 
