@@ -122,6 +122,37 @@ fn the_driver_is_told_the_flags() {
 }
 
 #[test]
+fn the_phases_of_a_run_are_asked_of_a_python() {
+    let seen = tempfile::NamedTempFile::new().unwrap();
+    let played = Played::new(&format!(
+        "cp \"$2\" {}; printf '%s\\n' '{}'",
+        seen.path().display(),
+        CHOSEN.replace('\'', "'\\''")
+    ));
+    let told = |flags: &[&str]| {
+        let ran = played.predict("config.json", &[flags, &["--script"]].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let request: Value = serde_json::from_slice(&fs::read(seen.path()).unwrap()).unwrap();
+        (request["phases"].clone(), request["steps"].clone())
+    };
+    assert_eq!(told(&["--phases"]), (json!(32), json!(3)));
+    assert_eq!(told(&["--phases=8", "--steps", "5"]), (json!(8), json!(5)));
+    assert_eq!(told(&[]).0, Value::Null);
+    for model in ["model.pt2", "own.toml"] {
+        let error = refused(2, &["predict", "--model-file", model, "--phases"]);
+        assert!(error.contains("vramlab rehearse --phases --gpu h100 python train.py"), "{model}: {error}");
+    }
+    let mut command = vramlab();
+    command
+        .args(["predict", "bert-base", "--phases"])
+        .env("PATH", "")
+        .env_remove("VIRTUAL_ENV")
+        .env_remove("CONDA_PREFIX");
+    let error = String::from_utf8_lossy(&command.output().unwrap().stderr).into_owned();
+    assert!(error.contains("vramlab predict bert-base --phases --python PATH"), "{error}");
+}
+
+#[test]
 fn a_refusal_ends_in_what_works() {
     // Under a rehearsal the answer is a file.
     let tell = "cat > \"$(dirname \"$VRAMLAB_REHEARSAL_LOG\")/answers/model.plan\"";

@@ -34,11 +34,11 @@ fn each_phase_is_told_with_its_peak_and_its_line() {
 
 #[test]
 fn the_phase_that_does_not_fit_is_named() {
-    let ran = rehearse(&["--phases", "--gpu", "8MiB"], &["steps=3", "evaluate", "passing=8388608"]);
+    let ran = rehearse(&["--phases", "--gpu", "8MiB"], &["steps=3", "evaluate", "passing=67108864"]);
     assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
     let found = ran.json();
     let (yes, no) = (&Value::Bool(true), &Value::Bool(false));
-    assert_eq!(phases(&found), [("load", 1, yes), ("train", 1, yes), ("evaluate", 9, no)]);
+    assert_eq!(phases(&found), [("load", 1, yes), ("train", 1, yes), ("evaluate", 65, no)]);
     assert!(ran.stdout.contains("Memory is enough to load, train, and not to evaluate."), "{}", ran.stdout);
 }
 

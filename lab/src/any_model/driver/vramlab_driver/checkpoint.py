@@ -27,7 +27,10 @@ class Checkpoints:
         storages = {}
 
         def on_card(one):
-            return one.loaded(storages, map_location) if isinstance(one, Sizes) else one
+            if isinstance(one, Sizes):
+                return one.loaded(storages, map_location)
+            # Numbers of steps, which lie on the host, are loaded onto the card as well.
+            return one.to(map_location) if isinstance(one, torch.Tensor) else one
 
         with marks("resume"):
             return mapped(self.kept[path], on_card)

@@ -66,6 +66,7 @@ def export(plan, model, options, path):
 
     space = {"torch": torch, "BATCH": max(2, options["batch"]), "SEQUENCE": plan.tokens}
     inputs = {one.name: eval(one.expression, space) for one in plan.inputs}
+    step.leave_lengths_open()
     # Checks of transformers ask for values that no network depends on.
     os.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"
     # What asks for values is called, and then it would compute.

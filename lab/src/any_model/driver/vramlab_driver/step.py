@@ -1,9 +1,25 @@
 """A step of a program as one module, whose result is the loss, for an export."""
 
+import sys
+
 from .plan import Refused
 
 # What the program's forward pass is for a class that computes its own loss.
 PLAIN = ["outputs = model(**batch)", "loss = outputs.loss"]
+
+
+def length(value):
+    """As `len`, which fixes the size that it returns."""
+    import torch
+
+    return value.shape[0] if isinstance(value, torch.Tensor) else len(value)
+
+
+def leave_lengths_open():
+    """Lets the classes of transformers ask for lengths so that they stay open."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("transformers.models.") and ".modeling_" in name:
+            module.__dict__["len"] = length
 
 
 def of(plan, model, inputs):
@@ -15,7 +31,7 @@ def of(plan, model, inputs):
         return model
     names = list(tensors(inputs))
     text = ["def forward(self, %s):" % ", ".join(names), "    model, batch = self.network, {%s, **GIVEN}" % ", ".join("%r: %s" % (name, name) for name in names)]
-    space = {"torch": torch, "GIVEN": given}
+    space = {"torch": torch, "GIVEN": given, "len": length}
     exec(compile("\n".join([*plan.imports, *text, *("    " + line for line in plan.forward), "    return loss, outputs"]), "<step>", "exec"), space)
     module = type(type(model).__name__, (torch.nn.Module,), {"forward": space["forward"]})()
     module.network = model
