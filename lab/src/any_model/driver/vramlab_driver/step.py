@@ -52,7 +52,7 @@ def on_host(model):
     """Gives large tensors addresses on the host, which take memory only where something is written: a network partly on `meta` has two devices."""
     import torch
 
-    moved = {}
+    moved, parameters = {}, {}
 
     def host(tensor):
         if id(tensor) not in moved:
@@ -62,10 +62,9 @@ def on_host(model):
     for module in model.modules():
         for name, part in module._parameters.items():
             if part is not None and part.is_meta:
-                key = ("parameter", id(part))
-                if key not in moved:
-                    moved[key] = (part, torch.nn.Parameter(host(part), requires_grad=part.requires_grad))
-                module._parameters[name] = moved[key][1]
+                if id(part) not in parameters:
+                    parameters[id(part)] = torch.nn.Parameter(host(part), requires_grad=part.requires_grad)
+                module._parameters[name] = parameters[id(part)]
         for name, part in module._buffers.items():
             if part is not None and part.is_meta:
                 module._buffers[name] = host(part)
