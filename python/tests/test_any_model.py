@@ -13,7 +13,7 @@ from unittest import mock
 DRIVER = Path(__file__).resolve().parents[2] / "lab/src/any_model/driver"
 sys.path.insert(0, str(DRIVER))
 
-from vramlab_driver import classes, diffusion, graph, inputs, library, losses, names, program, run, tuning  # type: ignore[import-not-found]  # noqa: E402
+from vramlab_driver import classes, diffusion, graph, inputs, library, life, losses, names, program, run, tuning  # type: ignore[import-not-found]  # noqa: E402
 from vramlab_driver.plan import Plan, Refused  # type: ignore[import-not-found]  # noqa: E402
 
 OPTIONS: dict[str, Any] = {
@@ -40,6 +40,7 @@ OPTIONS: dict[str, Any] = {
     "double_quant": False,
     "freeze": None,
     "loss": None,
+    "phases": None,
 }
 
 
@@ -252,6 +253,61 @@ class Programs(unittest.TestCase):
         for optimizer in program.OPTIMIZERS:
             self.assertIn(program.OPTIMIZERS[optimizer][0], program.write(plan, {**OPTIONS, "optimizer": optimizer}))
 
+    def phases(self, plan: Any, is_decoded: bool = False, **options: Any) -> str:
+        plan.build = ["return None"]
+        options = {**OPTIONS, "phases": 32, **options}
+        model = types.SimpleNamespace(can_generate=lambda: True, generate=None, config=types.SimpleNamespace(is_encoder_decoder=is_decoded))
+        life.change(plan, model, options)
+        text: str = program.write(plan, options)
+        compile(text, "program.py", "exec")
+        return text
+
+    def test_a_decoder_evaluates_generates_saves_and_resumes(self) -> None:
+        facts = network("ACausalLM", "input_ids, labels", vocab_size=1000, max_position_embeddings=512)
+        text = self.phases(planned(facts), precision="autocast-bf16")
+        self.assertIn("32 new tokens after a prompt of 480", text)
+        self.assertIn("batch[name][:, :SEQUENCE - 32] for name in ['input_ids']", text)
+        self.assertIn('with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):', text)
+        order = [
+            text.index(call) for call in ("    evaluate(model)", "    generate(model)", "    save(model, optimizer)", "    resume(model)")
+        ]
+        self.assertEqual(order, sorted(order))
+        self.assertNotIn("strict=False", text)
+        adapted = self.phases(planned(facts), lora=8)
+        self.assertIn("if part.requires_grad}", adapted)
+        self.assertIn('load_state_dict(checkpoint["model"], strict=False)', adapted)
+
+    def test_a_decoder_beside_an_encoder_gets_all_of_its_input(self) -> None:
+        facts = network("BartForConditionalGeneration", "input_ids, labels", vocab_size=1000, max_position_embeddings=512)
+        text = self.phases(planned(facts), is_decoded=True)
+        self.assertIn("32 new tokens.", text)
+        self.assertNotIn("SEQUENCE - 32", text)
+
+    def test_more_new_tokens_than_an_example_has_are_refused(self) -> None:
+        facts = network("ACausalLM", "input_ids, labels", vocab_size=1000, max_position_embeddings=512)
+        with self.assertRaisesRegex(Refused, "--phases=512: prompt and new tokens together are 512 tokens"):
+            self.phases(planned(facts), phases=512)
+
+    def test_what_cannot_generate_has_the_other_phases(self) -> None:
+        plan = planned(network("AForImageClassification", "pixel_values, labels", num_labels=5))
+        plan.build = ["return None"]
+        life.change(plan, types.SimpleNamespace(), {**OPTIONS, "phases": 32})
+        text = program.write(plan, {**OPTIONS, "phases": 32})
+        compile(text, "program.py", "exec")
+        self.assertTrue("evaluate(model)" in text and "generate" not in text)
+
+    def test_a_phase_that_fails_is_told_and_one_without_memory_ends_the_run(self) -> None:
+        told: list[str] = []
+
+        def generate(error: Exception) -> None:
+            raise error
+
+        run = life.told(generate, told.append)
+        self.assertIsNone(run(TypeError("no cache")))
+        self.assertEqual(told, ["the phase generate is not whole: TypeError: no cache"])
+        with self.assertRaises(RuntimeError):
+            run(RuntimeError("CUDA out of memory. Tried"))
+
     def test_lists_of_tensors_are_moved_one_by_one(self) -> None:
         plan = planned(network("AForObjectDetection", "pixel_values, labels", num_labels=91))
         plan.build = ["return None"]
@@ -314,10 +370,9 @@ class Names(unittest.TestCase):
         self.assertEqual(graph.enough(["a"] * 4), 0, "all of it is as few")
         self.assertEqual(graph.enough([str(number) for number in range(40)]), 0)
 
-    def test_a_network_with_a_loss_of_the_program_has_no_graph(self) -> None:
-        plan = Plan("config.json", "transformers 5.17.0", "A")
-        plan.forward = list(inputs.SQUARES)
-        with self.assertRaises(Refused):
+    def test_a_network_with_lists_of_boxes_has_no_graph(self) -> None:
+        plan = planned(network("AForObjectDetection", "pixel_values, labels", num_labels=91))
+        with self.assertRaisesRegex(Refused, "inputs are tensors"):
             graph.write(plan, None, OPTIONS, "", lambda layers: None)
 
     def test_a_function_must_be_in_a_file_that_exists(self) -> None:

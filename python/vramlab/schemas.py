@@ -252,6 +252,7 @@ class RehearsalV1(TypedDict, total=False):
     made_up: list[str]
     asked: list[str]
     not_reached: list[str]
+    phases: list[RehearsedPhase]
     ranks: list[RehearsedRank]
     unknown_reads: list[UnknownRead]
     not_as_on_a_card: list[NotAsOnACard]
@@ -1399,6 +1400,17 @@ class RehearsedOom(TypedDict, total=False):
     free_in_reserved: int
     largest_free: Optional[int]
     verdict: str
+
+
+class RehearsedPhase(TypedDict, total=False):
+    """The most that one phase of a script took. Bytes."""
+
+    name: str
+    peak_allocated: int
+    peak_reserved: int
+    fits: Optional[bool]
+    where: Optional[str]
+    operator: Optional[str]
 
 
 class RehearsedProtection(TypedDict, total=False):

@@ -47,6 +47,11 @@ pub(crate) struct AnyModelArgs {
     /// Rehearse, whatever is kept of the network, and keep nothing.
     #[arg(long)]
     pub no_cache: bool,
+    /// Your Python builds the network, whatever is built in, and the answer has the peak of each phase of a run: load, train, evaluate, generate (so many new tokens
+    /// [default: 32]; with the prompt they are as many as an example has), save, and resume from a checkpoint on the card.
+    #[arg(long, value_name = "NEW TOKENS", num_args = 0..=1, require_equals = true, default_missing_value = "32",
+        value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "checkpoint_budget")]
+    pub phases: Option<u32>,
 }
 
 /// Workspaces of convolutions.

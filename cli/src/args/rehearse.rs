@@ -29,6 +29,9 @@ impl FromStr for RehearsedCard {
     }
 }
 
+/// Seconds after which a script ends whose phases are asked for.
+const SECONDS_OF_PHASES: f64 = 600.0;
+
 /// `vramlab rehearse`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RehearseArgs {
@@ -77,6 +80,10 @@ pub(crate) struct RehearseArgs {
     /// End after the step by which all of these have been seen.
     #[arg(long, value_name = "WHAT", value_delimiter = ',', value_enum, help_heading = "End")]
     pub until_seen: Vec<UseName>,
+    /// Tell each phase of the script with its own peak: load, train, evaluate, generate, save, resume. The script goes on to its end, for 600 seconds at
+    /// most unless another end is given.
+    #[arg(long, help_heading = "What is recorded")]
+    pub phases: bool,
     /// Do not record which lines of the script allocate.
     #[arg(long, help_heading = "What is recorded")]
     pub no_stacks: bool,
@@ -128,9 +135,14 @@ pub(crate) enum UseName {
 }
 
 impl RehearseArgs {
+    /// True if no end was asked for.
+    fn has_no_end(&self) -> bool {
+        self.steps.is_none() && self.seconds.is_none() && self.until_seen.is_empty()
+    }
+
     /// True if the script ends as soon as memory is flat: no other end was asked for.
     pub(crate) fn until_settled(&self) -> bool {
-        self.steps.is_none() && self.seconds.is_none() && self.until_seen.is_empty()
+        self.has_no_end() && !self.phases
     }
 
     /// Returns the ranks, and which of them are started; `None` if the command starts its ranks itself.
@@ -154,6 +166,7 @@ impl RehearseArgs {
     /// Returns the time after which the script ends.
     pub(crate) fn time(&self) -> Option<Duration> {
         // Times above a year are cut: they are not an end.
-        self.seconds.map(|seconds| Duration::from_secs_f64(seconds.min(3e7)))
+        let of_phases = Some(SECONDS_OF_PHASES).filter(|_| self.phases && self.has_no_end());
+        self.seconds.or(of_phases).map(|seconds| Duration::from_secs_f64(seconds.min(3e7)))
     }
 }

@@ -5,11 +5,15 @@ use std::path::Path;
 use lab::any_model::{Driver, Told, Which, is_of_the_loss, options, which};
 use lab::huggingface::Configuration;
 use lab::run::RunSpec;
+use serde_json::Value;
 
 use super::plan::dry_runner;
 use crate::args::{ONLY_BUILT_IN, PredictArgs};
 use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
+
+/// Steps of training among the phases of a run: the second has what the first left, and the third shows that it stays so.
+const PHASE_STEPS: usize = 3;
 
 /// What becomes of a model that a command names.
 pub(crate) enum Prepared {
@@ -22,7 +26,7 @@ pub(crate) enum Prepared {
 /// Returns the run of a network that the user's Python builds with a graph that is kept of it, and a sentence on where the answer comes from.
 #[cfg(target_os = "linux")]
 pub(crate) fn kept_graph(word: &str, args: &PredictArgs, spec: &RunSpec) -> Option<(RunSpec, String)> {
-    let asked = !args.any.no_cache && !args.any.program;
+    let asked = !args.any.no_cache && !args.any.program && args.any.phases.is_none();
     super::any_model_graphs::Kept::of_network(word, spec, args.paper.model.python.as_deref())
         .filter(|_| asked)?
         .run(spec)
@@ -34,26 +38,27 @@ pub(crate) fn kept_graph(_: &str, _: &PredictArgs, _: &RunSpec) -> Option<(RunSp
     None
 }
 
-/// Tells who builds the network of a run.
-pub(crate) fn prepare(spec: &RunSpec, script: bool) -> Prepared {
+/// Tells who builds the network of a run. `by_python`: the user's Python, if it can.
+pub(crate) fn prepare(spec: &RunSpec, by_python: bool) -> Prepared {
     if std::env::var_os(ONLY_BUILT_IN).is_some() {
         return Prepared::BuiltIn(Box::new(spec.clone()));
     }
     let Some(word) = &spec.model.model_file else {
         return match spec.model.configuration() {
-            Some(known) if script => Prepared::ByPython(known.name(), None),
+            Some(known) if by_python => Prepared::ByPython(known.name(), None),
             Some(known) => match not_represented(spec, known) {
                 Some(why) => Prepared::ByPython(known.name(), Some(why)),
                 None => Prepared::BuiltIn(Box::new(spec.clone())),
             },
-            None => match without_layers(spec) {
-                Some((name, why)) => Prepared::ByPython(name, Some(why)),
-                None => Prepared::BuiltIn(Box::new(spec.clone())),
+            None => match (without_layers(spec), spec.model.recorded().filter(|_| by_python)) {
+                (Some((name, why)), _) => Prepared::ByPython(name, Some(why)),
+                (None, Some(name)) => Prepared::ByPython(name.into(), None),
+                (None, None) => Prepared::BuiltIn(Box::new(spec.clone())),
             },
         };
     };
     match which(word, &spec.model) {
-        Which::BuiltIn(path) if !script => {
+        Which::BuiltIn(path) if !by_python => {
             let mut spec = spec.clone();
             spec.model.model_file = Some(path);
             match only_by_python(&spec) {
@@ -113,9 +118,9 @@ pub(crate) fn predict_by_rehearsal(
         ui.tell(format!("not built in: {why}"));
     }
     // Refuses flags before anything is started.
-    let options = options(word, spec)?;
+    let options = with_phases(options(word, spec)?, spec, args.any.phases);
     let python = lab::python::interpreter(args.paper.model.python.as_deref(), &lab::python::of_process)
-        .map_err(|error| without_python(word, why, &error))?;
+        .map_err(|error| without_python(word, why, args.any.phases, &error))?;
     if args.any.program {
         return print_program(&Driver::make(options)?, &python, ui);
     }
@@ -133,11 +138,24 @@ fn print_program(driver: &Driver, python: &Path, ui: &Ui) -> Result<Code> {
     }
 }
 
+/// The options of the driver with those of the phases of a run.
+pub(super) fn with_phases(mut options: Value, spec: &RunSpec, phases: Option<u32>) -> Value {
+    if let Some(new_tokens) = phases {
+        options["phases"] = new_tokens.into();
+        options["steps"] = spec.training.steps.unwrap_or(PHASE_STEPS).into();
+    }
+    options
+}
+
 /// A refusal without a Python ends in a command that works, with the user's own word.
-fn without_python(word: &str, why: Option<&str>, error: &lab::Error) -> Failure {
-    let why = why.map_or_else(|| format!("{word} is not built in"), String::from);
+fn without_python(word: &str, why: Option<&str>, phases: Option<u32>, error: &lab::Error) -> Failure {
+    let (flag, otherwise) = match phases {
+        Some(_) => (" --phases", format!("--phases asks a Python to build {word}")),
+        None => ("", format!("{word} is not built in")),
+    };
+    let why = why.map_or(otherwise, String::from);
     Failure::usage(format!(
-        "{why}; and {error}. With PyTorch's wheel for CUDA and the network's library in a Python: vramlab predict {word} --python PATH"
+        "{why}; and {error}. With PyTorch's wheel for CUDA and the network's library in a Python: vramlab predict {word}{flag} --python PATH"
     ))
 }
 

@@ -14,6 +14,7 @@ use lab::results::{TrainResult, command};
 use lab::run::{Gpu, RunSpec};
 use lab::section::{Tries, Try};
 
+use super::any_model::with_phases;
 use super::any_model_graphs::Kept;
 use super::rehearse_progress::Teller;
 use crate::args::PredictArgs;
@@ -35,7 +36,7 @@ pub(super) fn rehearsed(word: &str, python: &Path, args: &PredictArgs, spec: &Ru
     interrupt::answer("stopping the rehearsal");
     ui.tell(format!("{word} is built by {} and rehearsed, without weights", python.display()));
     let named = args.paper.model.python.as_deref();
-    let training = Training { word, python, named, ui };
+    let training = Training { word, python, named, phases: args.any.phases, ui };
     let found = training.once(spec, true)?;
     let mut result = training.judged(&found, spec)?;
     if result.prediction.as_ref().and_then(|prediction| prediction.fits) == Some(false) {
@@ -43,7 +44,9 @@ pub(super) fn rehearsed(word: &str, python: &Path, args: &PredictArgs, spec: &Ru
     }
     result.warnings.iter().for_each(|warning| ui.tell_after(warning));
     output::deliver_findings(ui, &args.output, args.page.html.as_ref(), &result)?;
-    if let Some(kept) = Kept::of_network(word, spec, named).filter(|_| !args.any.no_cache && !result.interrupted) {
+    if let Some(kept) = Kept::of_network(word, spec, named)
+        .filter(|_| !args.any.no_cache && args.any.phases.is_none() && !result.interrupted)
+    {
         kept.remember(word, spec, python, &result, ui);
     }
     Ok(if result.tries.is_some() { Code::Check } else { Code::Done })
@@ -68,14 +71,19 @@ struct Training<'a> {
     python: &'a Path,
     /// The same, if a flag named it.
     named: Option<&'a Path>,
+    /// New tokens of the phase that generates, if the phases are asked for.
+    phases: Option<u32>,
     ui: &'a Ui,
 }
 
 impl Training<'_> {
     /// Rehearses once. `needs`: whether a network that does not fit is rehearsed again with enough memory.
     fn once(&self, spec: &RunSpec, needs: bool) -> Result<Rehearsed> {
-        let driver = Driver::make(options(self.word, spec)?)?;
-        let request = Request { needs, ..request(driver.train(self.python, &file_of(self.word))?, spec) };
+        let driver = Driver::make(with_phases(options(self.word, spec)?, spec, self.phases))?;
+        let mut request = Request { needs, ..request(driver.train(self.python, &file_of(self.word))?, spec) };
+        if self.phases.is_some() {
+            (request.phases, request.stop) = (true, Stop::default());
+        }
         let mut teller = Teller::new(self.ui, &request.stop);
         let found = rehearse(&request, &mut |progress| teller.tell(progress))?;
         match found.interrupted {

@@ -1,5 +1,7 @@
 //! `vramlab predict`: makes a dry run, and says whether it fits and what would change that.
 
+use std::path::Path;
+
 use lab::figures::short;
 use lab::models::Recompute;
 use lab::results::{AS_IT_IS, Checkpoints, Held, NeedsResult, OnCard, PeakResult, Prediction};
@@ -17,12 +19,18 @@ use crate::ui::Ui;
 /// Largest number of micro-batches for which the moments below the peak are searched, unless every step is to be written.
 const MAX_STEPS: usize = 256;
 
+/// Error of a network that no library of Python builds by a word.
+const PHASES_OF_OTHERS: &str = "--phases is for networks that your Python builds (a config.json, a name, a class, file.py:make_model); those of a script: \
+    vramlab rehearse --phases --gpu h100 python train.py";
+
 /// Predicts and reports.
 ///
 /// # Errors
 /// Settings that cannot work, a card that is too small (what is known is written), files that cannot be written.
 pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
-    match prepare(spec, args.any.program) {
+    match prepare(spec, args.any.program || args.any.phases.is_some()) {
+        _ if args.any.phases.is_some() && is_of_a_file(spec) => Err(Failure::usage(PHASES_OF_OTHERS)),
+        Prepared::BuiltIn(_) if args.any.phases.is_some() => Err(Failure::usage(PHASES_OF_OTHERS)),
         Prepared::BuiltIn(spec) => built_in(args, &spec, None, ui),
         Prepared::ByPython(..) if args.checkpoint_budget.is_some() => Err(Failure::usage(
             "--checkpoint-budget chooses blocks of networks that vramlab builds: --checkpoint blocks is for others",
@@ -40,6 +48,12 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
             predict_by_rehearsal(&word, why.as_deref(), args, spec, ui)
         }
     }
+}
+
+/// True if a file says what the network is, in a form that only this program reads.
+fn is_of_a_file(spec: &RunSpec) -> bool {
+    let ending = spec.model.model_file.as_deref().and_then(Path::extension);
+    ending.is_some_and(|ending| ending == "pt2" || ending == "toml")
 }
 
 /// Predicts a network of this program by a dry run. `origin`: a sentence on where the network comes from.

@@ -74,6 +74,7 @@ pub(super) fn request(args: &RehearseArgs, ui: &Ui) -> Request {
         late_events: args.late_events,
         asks_cudnn: args.cudnn == Cudnn::Ask,
         stacks: !args.no_stacks,
+        phases: args.phases,
         values: !args.no_values,
         keep_outputs: args.keep_outputs.clone(),
         needs: !args.no_needs,

@@ -122,6 +122,37 @@ fn the_driver_is_told_the_flags() {
 }
 
 #[test]
+fn the_phases_of_a_run_are_asked_of_a_python() {
+    let seen = tempfile::NamedTempFile::new().unwrap();
+    let played = Played::new(&format!(
+        "cp \"$2\" {}; printf '%s\\n' '{}'",
+        seen.path().display(),
+        CHOSEN.replace('\'', "'\\''")
+    ));
+    let told = |flags: &[&str]| {
+        let ran = played.predict("config.json", &[flags, &["--script"]].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let request: Value = serde_json::from_slice(&fs::read(seen.path()).unwrap()).unwrap();
+        (request["phases"].clone(), request["steps"].clone())
+    };
+    assert_eq!(told(&["--phases"]), (json!(32), json!(3)));
+    assert_eq!(told(&["--phases=8", "--steps", "5"]), (json!(8), json!(5)));
+    assert_eq!(told(&[]).0, Value::Null);
+    for model in ["model.pt2", "own.toml"] {
+        let error = refused(2, &["predict", "--model-file", model, "--phases"]);
+        assert!(error.contains("vramlab rehearse --phases --gpu h100 python train.py"), "{model}: {error}");
+    }
+    let mut command = vramlab();
+    command
+        .args(["predict", "bert-base", "--phases"])
+        .env("PATH", "")
+        .env_remove("VIRTUAL_ENV")
+        .env_remove("CONDA_PREFIX");
+    let error = String::from_utf8_lossy(&command.output().unwrap().stderr).into_owned();
+    assert!(error.contains("vramlab predict bert-base --phases --python PATH"), "{error}");
+}
+
+#[test]
 fn a_refusal_ends_in_what_works() {
     // Under a rehearsal the answer is a file.
     let tell = "cat > \"$(dirname \"$VRAMLAB_REHEARSAL_LOG\")/answers/model.plan\"";
@@ -246,6 +277,59 @@ for _ in range(3):
     out.loss.backward()
     optimizer.step()
 ";
+
+/// What the script does besides: it evaluates, generates, saves and resumes.
+const LIFE: &str = "
+def evaluate():
+    model.eval()
+    for _ in range(2):
+        ids, labels = torch.randint(0, 5000, (2, 256)).to('cuda'), torch.randint(0, 5000, (2, 256)).to('cuda')
+        with torch.no_grad():
+            out = model(input_ids=ids, labels=labels)
+
+def sample():
+    model.generation_config.eos_token_id = None
+    ids = torch.randint(0, 5000, (2, 256))[:, :252].to('cuda')
+    model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=4, min_new_tokens=4, do_sample=False)
+
+def resume():
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters())
+    checkpoint = torch.load('checkpoint.pt', map_location='cuda')
+    model.load_state_dict(checkpoint['model'])
+    optimizer.load_state_dict(checkpoint['optimizer'])
+
+evaluate()
+sample()
+torch.save({'model': model.state_dict(), 'optimizer': optimizer.state_dict()}, 'checkpoint.pt')
+del optimizer, ids, labels, out
+model.zero_grad(set_to_none=True)
+torch.cuda.empty_cache()
+resume()
+";
+
+#[test]
+fn the_phases_of_a_run_are_those_of_a_plain_script() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({ "model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "hidden_size": 256, "intermediate_size": 512,
+        "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 5000, "torch_dtype": "bfloat16" });
+    fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    let file = folder.path().join("config.json").display().to_string();
+    let flags = ["--phases=4", "--batch", "2", "--sequence", "256", "--gpu", "rtx4090"];
+    let (ran, found) = predicted(&python, &[&[file.as_str()], &flags[..]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    fs::write(folder.path().join("train.py"), format!("{SCRIPT}{LIFE}")).unwrap();
+    let words = ["rehearse", "--phases", "--gpu", "rtx4090", "--json", "-", "--", python.to_str().unwrap(), "train.py"];
+    let output = vramlab().current_dir(folder.path()).args(words).output().unwrap();
+    let truth: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let phases = |found: &Value| {
+        let phases = found["phases"].as_array().unwrap().iter();
+        phases.map(|one| ["name", "peak_allocated", "peak_reserved"].map(|key| one[key].clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(phases(&found["rehearsal"]), phases(&truth));
+    assert_eq!(truth["phases"].as_array().map(Vec::len), Some(6), "{truth}");
+}
 
 /// `from_pretrained` of a folder that has only `config.json`, and of a name that is nowhere.
 #[test]

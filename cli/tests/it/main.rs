@@ -35,6 +35,7 @@ mod rehearse;
 mod rehearse_attacks;
 mod rehearse_files;
 mod rehearse_periods;
+mod rehearse_phases;
 mod rehearse_ranks;
 mod rehearse_scan;
 mod rehearse_truth;

@@ -19,6 +19,10 @@ for word in sys.argv[1:]:
             optimizer.step()
     elif what == "allocate":
         torch.cuda.memory.allocate(int(value))
+    elif what == "passing":
+        torch.cuda.memory.free(torch.cuda.memory.allocate(int(value), limit=int(os.environ["VRAMLAB_REHEARSAL_MEMORY"])), int(value))
+    elif what == "resume":
+        optimizer.load_state_dict({"state": {}, "size": int(value)})
     elif what == "leak":
         for _ in range(int(value)):
             kept.append(torch.Tensor(torch.cuda.memory.allocate(3 << 20)))
@@ -80,6 +84,9 @@ for word in sys.argv[1:]:
         torch.cuda.memory.NOW = 1
     elif what == "evaluate":
         torch.nn.Module().eval()
+    elif what == "train":
+        network = torch.nn.Module()
+        network.train()
     elif what == "save":
         torch.save({"weights": 1}, value)
     elif what == "exit":

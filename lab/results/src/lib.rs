@@ -37,6 +37,7 @@ mod rehearsal_growth;
 mod rehearsal_growth_words;
 mod rehearsal_on_card;
 mod rehearsal_out_of_memory;
+mod rehearsal_phases;
 mod rehearsal_scan;
 mod rehearsal_sections;
 mod replay;
@@ -80,7 +81,8 @@ pub use plan_lengths::{LengthOrder, LengthsPlanResult};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
     ASKED_IN_A_RANGE, ASKED_OF_ONE_CAPABILITY, AtPeak, Inexact, LATE_EVENTS, NotAsOnACard, PeakShares, RehearsalResult,
-    RehearsedGpu, RehearsedNeeds, RehearsedOom, RehearsedProtection, RehearsedRank, RehearsedWorld, UnknownRead,
+    RehearsedGpu, RehearsedNeeds, RehearsedOom, RehearsedPhase, RehearsedProtection, RehearsedRank, RehearsedWorld,
+    UnknownRead,
 };
 pub use rehearsal_growth::{GrowingLine, RehearsedGrowth, SeldomLine};
 pub use rehearsal_growth_words::open_growth;

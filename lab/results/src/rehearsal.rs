@@ -59,6 +59,9 @@ pub struct RehearsalResult {
     pub asked: Vec<String>,
     /// Activities that were not seen, and may take more memory.
     pub not_reached: Vec<String>,
+    /// Phases of the script, in the order in which they began, as on the fullest card, with enough memory if it ran out; empty unless they were asked for.
+    #[serde(default)]
+    pub phases: Vec<RehearsedPhase>,
     /// Processes on a card, by rank.
     pub ranks: Vec<RehearsedRank>,
     /// Reads of unknown values, and assumptions, by place.
@@ -169,6 +172,24 @@ pub struct RehearsedRank {
     /// The most managed memory that it had, as paged optimizers take: it lies on the host or on the card.
     #[serde(default)]
     pub host_managed: u64,
+}
+
+/// The most that one phase of a script took. Bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RehearsedPhase {
+    /// `load` (until the first optimizer is made), `train`, `evaluate`, `generate`, `save`, `resume`.
+    pub name: String,
+    /// The most that PyTorch had allocated.
+    pub peak_allocated: u64,
+    /// The most that it had reserved.
+    pub peak_reserved: u64,
+    /// True if that fits, with what a process takes besides; null if it fits perhaps.
+    pub fits: Option<bool>,
+    /// The line whose allocation reached the peak; null if none is known.
+    #[serde(rename = "where")]
+    pub place: Option<String>,
+    /// PyTorch's function there.
+    pub operator: Option<String>,
 }
 
 /// The first time that memory ran out. Bytes.

@@ -7,7 +7,9 @@ use lab_base::beside::Uses;
 use lab_base::cards::Card;
 
 use super::on_card::{Held, OnCard};
-use super::rehearsal::{ASKED_IN_A_RANGE, ASKED_OF_ONE_CAPABILITY, COMMUNICATORS, LATE_EVENTS, PEERS, RehearsalResult};
+use super::rehearsal::{
+    ASKED_IN_A_RANGE, ASKED_OF_ONE_CAPABILITY, COMMUNICATORS, LATE_EVENTS, PEERS, RehearsalResult, RehearsedPhase,
+};
 
 impl RehearsalResult {
     /// True if the order of several streams may decide what the script takes.
@@ -30,6 +32,14 @@ impl RehearsalResult {
     /// Adds the figures, once it is known what the script takes with enough memory.
     pub fn add_figures(&mut self) {
         self.on_card = self.peaks().map(|peaks| self.figures_of(peaks)).unwrap_or_default();
+        let total = self.gpu.total_bytes;
+        let of_phase = |phase: &RehearsedPhase| {
+            let figures = self.figures_of((phase.peak_allocated, phase.peak_reserved));
+            let surely = figures.upper_bytes <= total;
+            (surely || figures.lower_bytes > total).then_some(surely)
+        };
+        let fits: Vec<Option<bool>> = self.phases.iter().map(of_phase).collect();
+        self.phases.iter_mut().zip(fits).for_each(|(phase, fits)| phase.fits = fits);
     }
 
     /// The figures of these peaks of allocated and reserved memory on this card.

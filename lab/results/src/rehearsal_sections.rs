@@ -98,6 +98,7 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
         out.push(Section::Table(ranks(found)));
     }
     out.extend(found.world.as_ref().and_then(not_started));
+    out.extend(found.phases_in_words());
     if let Some(rank) = largest(found) {
         let when = if rank.oom.is_some() { "When memory ran out" } else { "At the peak, by line of the script" };
         // What is drawn is what is told: the run with enough memory, if there was one.

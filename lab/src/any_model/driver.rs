@@ -12,20 +12,23 @@ use tempfile::TempDir;
 use super::chosen::{Graph, Told};
 
 /// Files of the package, beside `__main__.py`.
-const PACKAGE: [(&str, &str); 16] = [
+const PACKAGE: [(&str, &str); 19] = [
     ("__init__.py", include_str!("driver/vramlab_driver/__init__.py")),
+    ("checkpoint.py", include_str!("driver/vramlab_driver/checkpoint.py")),
     ("classes.py", include_str!("driver/vramlab_driver/classes.py")),
     ("diffusion.py", include_str!("driver/vramlab_driver/diffusion.py")),
     ("fold.py", include_str!("driver/vramlab_driver/fold.py")),
     ("graph.py", include_str!("driver/vramlab_driver/graph.py")),
     ("inputs.py", include_str!("driver/vramlab_driver/inputs.py")),
     ("library.py", include_str!("driver/vramlab_driver/library.py")),
+    ("life.py", include_str!("driver/vramlab_driver/life.py")),
     ("losses.py", include_str!("driver/vramlab_driver/losses.py")),
     ("names.py", include_str!("driver/vramlab_driver/names.py")),
     ("own.py", include_str!("driver/vramlab_driver/own.py")),
     ("plan.py", include_str!("driver/vramlab_driver/plan.py")),
     ("program.py", include_str!("driver/vramlab_driver/program.py")),
     ("run.py", include_str!("driver/vramlab_driver/run.py")),
+    ("step.py", include_str!("driver/vramlab_driver/step.py")),
     ("tuning.py", include_str!("driver/vramlab_driver/tuning.py")),
     ("vision.py", include_str!("driver/vramlab_driver/vision.py")),
     ("weightless.py", include_str!("driver/vramlab_driver/weightless.py")),

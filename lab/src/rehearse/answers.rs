@@ -54,6 +54,8 @@ pub(super) struct Answer {
     /// Cards, and addresses of workspaces that PyTorch keeps there for libraries.
     pub(super) workspaces: Vec<(usize, u64)>,
     pub(super) host: Host,
+    /// Phases in the order in which they began, if they were asked for.
+    pub(super) phases: Vec<Phase>,
 }
 
 impl Answer {
@@ -79,12 +81,17 @@ impl Answer {
         let holders =
             self.growth.holders.iter().flat_map(|holder| [holder.limit.unwrap_or(0), holder.length.unwrap_or(0)]);
         let periods = self.periods.iter().map(|period| period.every);
+        let phases = self
+            .phases
+            .iter()
+            .flat_map(|phase| [phase.card as u64, phase.peak_allocated, phase.peak_reserved, phase.since, phase.until]);
         let figures = own
             .into_iter()
             .chain(host)
             .chain(marks)
             .chain(holders)
             .chain(periods)
+            .chain(phases)
             .chain(cards)
             .chain(oom)
             .chain(values)
@@ -111,6 +118,20 @@ pub(super) struct Card {
 pub(super) struct Host {
     pub(super) locked: u64,
     pub(super) managed: u64,
+}
+
+/// Most that one phase of the run took on a card. Sizes are in bytes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Phase {
+    /// `load`, `train`, `evaluate`, `generate`, `save`, `resume`.
+    pub(super) name: String,
+    pub(super) card: usize,
+    pub(super) peak_allocated: u64,
+    pub(super) peak_reserved: u64,
+    /// Numbers of allocations on the card, between which the peak was.
+    pub(super) since: u64,
+    pub(super) until: u64,
 }
 
 /// Uses of the network, besides steps, that were seen.

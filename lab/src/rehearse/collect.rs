@@ -21,7 +21,7 @@ use super::plain::open_plain;
 use super::protect::Keeper;
 use super::request::{Request, RequestedCard};
 use super::run::{Ending, Ran};
-use super::{growth, lines, log, outputs, peak, promise, verdict};
+use super::{growth, lines, log, outputs, peak, phases, promise, verdict};
 
 /// Maximum size of a snapshot that is read, in bytes.
 const MAX_SNAPSHOT_BYTES: u64 = 1 << 30;
@@ -236,6 +236,7 @@ pub(super) fn collect(request: &Request, folder: Folder, caches: &Caches, ran: R
         made_up: answers::sentences(&folder, contract::MADE_UP).into_iter().collect(),
         asked: asked.into_iter().collect(),
         not_reached: verdict::not_reached(&followed, &answers),
+        phases: phases::phases(&answers, &|answer| snapshot_of(&folder, answer)?.ok()),
         ranks,
         unknown_reads,
         not_as_on_a_card: log,
@@ -312,7 +313,7 @@ fn ranks_of(
     requested: &RequestedCard,
     problems: &mut Vec<String>,
 ) -> Vec<RehearsedRank> {
-    let snapshot = match answers::snapshot(folder, answer.pid).map(|path| Process::from_answer(answer, path).open()) {
+    let snapshot = match snapshot_of(folder, answer) {
         Some(Ok(snapshot)) => Some(snapshot),
         Some(Err(error)) => {
             problems.push(format!("the snapshot of rank {} cannot be read: {error}", answer.rank));
@@ -355,6 +356,11 @@ fn ranks_of(
         ));
     }
     ranks
+}
+
+/// Reads the snapshot of an answer's process, if it wrote one.
+fn snapshot_of(folder: &Folder, answer: &Answer) -> Option<Result<Snapshot>> {
+    answers::snapshot(folder, answer.pid).map(|path| Process::from_answer(answer, path).open())
 }
 
 /// Describes the first failed allocation. The snapshot was written at that time.

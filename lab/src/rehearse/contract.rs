@@ -45,6 +45,8 @@ pub(super) struct Settings {
     pub(super) settled: Option<Settled>,
     /// True if allocations are recorded with their lines.
     pub(super) stacks: bool,
+    /// True if each phase of the run is told with its own peak.
+    pub(super) phases: bool,
     /// True if small tensors are computed.
     pub(super) values: bool,
     /// The file with configurations that the program knows, by names on the hub in lower case.

@@ -37,6 +37,7 @@ pub(super) fn add(found: &mut Rehearsed, more: &Rehearsed) -> Result<()> {
         at_peak: largest.at_peak.clone(),
         by_category: largest.by_category,
     });
+    found.result.phases.clone_from(&more.result.phases);
     let Some((process, rank)) = found.largest() else { return Ok(()) };
     let Some(other) = more.processes.iter().find(|other| other.rank == process.rank) else { return Ok(()) };
     let (device, pid) = (rank.gpu, rank.pid);

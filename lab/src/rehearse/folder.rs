@@ -101,6 +101,7 @@ impl Folder {
             until: request.stop.until.clone(),
             settled: request.stop.settled.then_some(settled),
             stacks: request.stacks,
+            phases: request.phases,
             values: request.values,
             known: self.python().join("known.json"),
             make_data: request.make_data,

@@ -30,6 +30,7 @@ mod no_torch;
 mod open;
 mod outputs;
 mod peak;
+mod phases;
 mod places;
 mod plain;
 mod plans;

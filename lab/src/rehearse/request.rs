@@ -35,6 +35,8 @@ pub struct Request {
     pub asks_cudnn: bool,
     /// True if allocations are recorded with the lines of the script.
     pub stacks: bool,
+    /// True if each phase of the script is told with its own peak: loading, training, evaluation, generation, saving, resuming.
+    pub phases: bool,
     /// True if the values of small tensors are computed.
     pub values: bool,
     /// Folder for the files that the script would write; without one they are discarded.
@@ -66,6 +68,7 @@ impl Request {
             late_events: false,
             asks_cudnn: true,
             stacks: true,
+            phases: false,
             values: true,
             keep_outputs: None,
             needs: false,

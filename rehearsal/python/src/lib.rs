@@ -35,6 +35,7 @@ const BOOT: &[(&str, &str)] = modules![
     "boot/made_up_pictures",
     "boot/made_up_readers",
     "boot/periods",
+    "boot/phases",
     "boot/places",
     "boot/report",
     "boot/roles",

@@ -33,4 +33,9 @@ def save(what, path):
         pickle.dump(what, file)
 
 
+def load(path):
+    with open(path, "rb") as file:
+        return pickle.load(file)
+
+
 from . import _C, cuda, nn, optim  # noqa: E402, F401

@@ -14,9 +14,10 @@ impl TrainResult {
     pub(super) fn by_rehearsal(&self, prediction: &Prediction, chosen: &ChosenNetwork) -> Vec<Section> {
         let mut sections = prediction.why(self.peak.as_ref());
         sections.push(Section::Note(prediction.premises(&self.premises)));
+        let rehearsal = self.rehearsal.as_deref();
+        sections.extend(rehearsal.map(RehearsalResult::phases_in_words).unwrap_or_default());
         sections.extend(chosen.sections());
         sections.extend(self.tries.clone().map(Section::Try));
-        let rehearsal = self.rehearsal.as_deref();
         let exactness = match self.warnings.is_empty() {
             true => rehearsal.and_then(exactness),
             false => {
@@ -40,5 +41,6 @@ fn told(found: &RehearsalResult) -> Vec<Section> {
         Section::Note(text) => text.starts_with("More: ") || text.starts_with("Try: "),
         _ => false,
     };
-    found.sections().into_iter().filter(|section| !of_script(section)).collect()
+    let of_answer = found.phases_in_words();
+    found.sections().into_iter().filter(|section| !of_script(section) && !of_answer.contains(section)).collect()
 }

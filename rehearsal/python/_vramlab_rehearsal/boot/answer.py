@@ -9,6 +9,7 @@ from . import endings, schema
 from .growth import Growth
 from .lines import BackwardLines
 from .periods import Periods
+from .phases import Phases
 from .report import guarded, write_whole
 from .roles import Roles
 from .settings import SETTINGS
@@ -32,6 +33,7 @@ class Answer:
         self.roles = Roles(torch)
         self.growth = Growth(torch)
         self.periods = Periods()
+        self.phases = Phases(torch)
         self.lines = BackwardLines(torch)
         # Addresses of workspaces that PyTorch keeps for libraries, with their cards.
         self.workspaces = []
@@ -50,6 +52,7 @@ class Answer:
         self.roles.clear()
         self.growth.clear()
         self.lines.clear()
+        self.phases.clear()
         self.ended = False
 
     def cards(self):
@@ -88,6 +91,7 @@ class Answer:
         now = (figures.get("allocated_bytes.all.peak", 0), figures.get("reserved_bytes.all.peak", 0))
         before = self.before_reset.get(index, (0, 0))
         self.before_reset[index] = tuple(map(max, now, before))
+        self.phases.note(index, figures, resets=True)
 
     @contextlib.contextmanager
     def reads_for_a_file(self):
@@ -169,7 +173,8 @@ class Answer:
             exception=self.exception() if why == "exit" else None, compiled=self.compiled(),
             values=self.of_values(), withheld=self.withheld[:1000],
             entries=SETTINGS["entries"], backward=list(self.roles.backward), inputs=list(self.roles.inputs),
-            growth=self.growth.report(), periods=self.periods.report(self.steps, self.growth), lines=self.lines.report(), workspaces=self.workspaces, host=self.host(),
+            growth=self.growth.report(), periods=self.periods.report(self.steps, self.growth), lines=self.lines.report(), workspaces=self.workspaces,
+            host=self.host(), phases=self.phases.report(),
         )
         write_whole("%d%s" % (os.getpid(), endings.ANSWER), json.dumps(answer, default=str))
         return True

@@ -43,6 +43,8 @@ class Settings(TypedDict):
     settled: Optional[Settled]
     # True if allocations are recorded with their lines.
     stacks: bool
+    # True if each phase of the run is told with its own peak.
+    phases: bool
     # True if small tensors are computed.
     values: bool
     # The file with configurations that the program knows, by names on the hub in lower case.
@@ -73,6 +75,19 @@ class Host(TypedDict):
 
     locked: int
     managed: int
+
+
+class Phase(TypedDict):
+    """Most that one phase of the run took on a card. Sizes are in bytes."""
+
+    # load, train, evaluate, generate, save, resume.
+    name: str
+    card: int
+    peak_allocated: int
+    peak_reserved: int
+    # Numbers of allocations on the card, between which the peak was.
+    since: int
+    until: int
 
 
 class Seen(TypedDict):
@@ -230,6 +245,8 @@ class Answer(TypedDict):
     # Cards, and addresses of workspaces that PyTorch keeps there for libraries.
     workspaces: List[Sequence[Any]]
     host: Host
+    # Phases in the order in which they began, if they were asked for.
+    phases: List[Phase]
 
 
 class Started(TypedDict):

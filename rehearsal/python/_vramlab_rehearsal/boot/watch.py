@@ -4,7 +4,7 @@ import json
 import os
 import sys
 
-from . import endings, schema
+from . import endings, phases, schema
 from .answer import ANSWERS_HERE, Answer
 from .made_up import without_downloads
 from .places import user_line
@@ -37,6 +37,8 @@ class Watch:
 
         register_optimizer_step_post_hook(guarded(self.after_step))
         self.mark_uses()
+        if SETTINGS.get("phases"):
+            register_optimizer_step_post_hook(phases.watch(answer.phases, self.is_trained))
         torch.cuda._lazy_call(self.at_first_use)
         guarded(answer.roles.install)()
         if SETTINGS["world"]:
@@ -224,10 +226,17 @@ class Watch:
         @functools.wraps(save)
         def saved(*args, **kwargs):
             seen["saving"] = True
-            with self.answer.reads_for_a_file():
+            with self.answer.reads_for_a_file(), self.answer.phases.inside(phases.SAVING):
                 return save(*args, **kwargs)
 
         torch.optim.Optimizer.__init__, torch.nn.Module.train, torch.save = counted, trained, saved
+
+    def is_trained(self, module):
+        """True if a module has at least half of the parameters of an optimizer: a part that stays in evaluation mode is no evaluation."""
+        own = sum(1 for parameter in module.parameters() if parameter.requires_grad)
+        optimizers = (made() for made in self.optimizers)
+        counts = [sum(len(group["params"]) for group in made.param_groups) for made in optimizers if made is not None]
+        return own > 0 and any(2 * own >= count for count in counts)
 
     def listen(self):
         """Ends when the launcher or the system asks for it, with an answer."""

@@ -3,6 +3,7 @@
 import contextlib
 
 from .answer import ANSWERS_HERE
+from .phases import GENERATION, SAVING
 
 # Functions of the hub's client that change something on the hub.
 HUB_CHANGES = (
@@ -98,6 +99,7 @@ def after_safetensors(module):
                 for answer in ANSWERS_HERE:
                     answer.seen["saving"] = True
                     stack.enter_context(answer.reads_for_a_file())
+                    stack.enter_context(answer.phases.inside(SAVING))
                 return _save(*args, **kwargs)
 
         setattr(module, name, saved)
@@ -109,9 +111,11 @@ def after_generation(module):
 
     @functools.wraps(generate)
     def generated(*args, **kwargs):
-        for answer in ANSWERS_HERE:
-            answer.seen["generation"] = True
-        return generate(*args, **kwargs)
+        with contextlib.ExitStack() as stack:
+            for answer in ANSWERS_HERE:
+                answer.seen["generation"] = True
+                stack.enter_context(answer.phases.inside(GENERATION))
+            return generate(*args, **kwargs)
 
     module.GenerationMixin.generate = generated
 

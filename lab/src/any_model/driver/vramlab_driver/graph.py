@@ -6,13 +6,11 @@ import os
 import re
 import zipfile
 
-from . import fold
+from . import fold, step
 from .plan import Refused
 
 # Most numbered modules of a network that is traced as a whole, and most layers that are traced of one that repeats.
 MOST_MODULES, MOST_LAYERS = 64, 12
-# What the program's forward pass is for a class that computes its own loss.
-PLAIN = ["outputs = model(**batch)", "loss = outputs.loss"]
 STACK = re.compile(r"(^|\.)(layers|layer|h|blocks|block)$")
 
 
@@ -20,8 +18,8 @@ def write(plan, model, options, into, again):
     """Exports the network into the folder `into`, and returns what was written. `again(config)` plans a network of the same class.
 
     Raises `Refused` with the reason if the network has no graph."""
-    if plan.forward != PLAIN or any(one.nested for one in plan.inputs):
-        raise Refused("only a network that returns its own loss is exported")
+    if any("BATCH" in one.expression for one in plan.inputs if one.nested):
+        raise Refused("only a network whose inputs are tensors is exported")
     stack = stack_of(model)
     kinds = kinds_of(model, stack) if stack else []
     layers = enough(kinds)
@@ -64,11 +62,16 @@ def export(plan, model, options, path):
     """Exports one network. The batch is at least 2, so that PyTorch leaves it open."""
     import torch
 
-    from .exporting.export import export as exported
+    from .exporting import export as exporting
 
     space = {"torch": torch, "BATCH": max(2, options["batch"]), "SEQUENCE": plan.tokens}
     inputs = {one.name: eval(one.expression, space) for one in plan.inputs}
-    exported(model.train(), path=path, **inputs)
+    step.leave_lengths_open()
+    # Checks of transformers ask for values that no network depends on.
+    os.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"
+    # What asks for values is called, and then it would compute.
+    exporting.recorded = step.not_called
+    exporting.export(step.of(plan, step.on_host(model.train()), inputs), path=path, **step.tensors(inputs))
 
 
 def stack_of(model):

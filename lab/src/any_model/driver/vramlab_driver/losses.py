@@ -1,8 +1,8 @@
 """The end of a decoder in parts: output layer and loss are computed again in backward, of all tokens or of some after others, so that the scores of all
 tokens never lie beside each other."""
 
-from .graph import PLAIN
 from .plan import Refused, first
+from .step import PLAIN
 
 # Heads that scale their scores: the field of the configuration, and what is done with it.
 SCALES = (("final_logit_softcapping", "torch.tanh(scores / {0!r}) * {0!r}"), ("logit_scale", "scores * {0!r}"), ("logits_scaling", "scores / {0!r}"))

@@ -40,6 +40,9 @@ class Plan:
         self.inputs = []
         # Lines that compute `loss`; they may use `model` and `batch`, and what they bind to `outputs` is held until the next step.
         self.forward = ["outputs = model(**batch)", "loss = outputs.loss"]
+        # Lines of an evaluation, if they are not those; and what `generate` needs to know, if the network has it.
+        self.evaluation = None
+        self.life = None
         self.notes = []
 
     def add(self, name, expression, shape="", kind="", nested=False):

@@ -1,5 +1,6 @@
 """The program that trains the network: plain PyTorch, which the user can take as it is."""
 
+from . import life
 from .plan import precision
 
 # How an optimizer is made: the class, and its arguments.
@@ -64,19 +65,20 @@ def write(plan, options):
         lines += HELPER.split("\n")
     lines += ["", "def forward(model, batch):", '    """Returns the loss, and what is held until the next step."""']
     lines += indented(plan.forward + ["return loss, %s" % ("None" if options["keep"] == "loss" else "outputs")])
-    lines += ["", "", "def main():"] + indented(loop(move, options)) + ["", "", 'if __name__ == "__main__":', "    main()", ""]
+    if options.get("phases"):
+        lines += [""] + life.functions(plan, options, move, autocast_of(options), optimizer_of(options))
+    after = life.calls(plan) if options.get("phases") else []
+    lines += ["", "", "def main():"] + indented(loop(move, options) + after) + ["", "", 'if __name__ == "__main__":', "    main()", ""]
     return "\n".join(lines)
 
 
 def loop(move, options):
     """The lines of the training loop."""
-    kind, arguments = OPTIMIZERS[options["optimizer"]]
-    form = FORMS.get(options["optimizer_impl"] or "", "")
     autocast = precision(options["precision"])[1] if options["precision"] else None
     scaled = autocast == "float16"
     lines = ['model = build().to("cuda").train()']
     lines += options["checkpoint"]
-    lines.append("optimizer = %s((p for p in model.parameters() if p.requires_grad), %s%s)" % (kind, arguments, form))
+    lines.append("optimizer = " + optimizer_of(options))
     if scaled:
         lines.append('scaler = torch.amp.GradScaler("cuda")')
     lines.append("for step in range(%d):" % options["steps"])
@@ -94,6 +96,18 @@ def loop(move, options):
         body += ["torch.nn.utils.clip_grad_norm_(model.parameters(), %r)" % options["clip"]]
     body += ["scaler.step(optimizer)", "scaler.update()"] if scaled else ["optimizer.step()"]
     return lines + indented(body)
+
+
+def optimizer_of(options):
+    """The expression that makes the optimizer."""
+    kind, arguments = OPTIMIZERS[options["optimizer"]]
+    return "%s((p for p in model.parameters() if p.requires_grad), %s%s)" % (kind, arguments, FORMS.get(options["optimizer_impl"] or "", ""))
+
+
+def autocast_of(options):
+    """What stands after `with torch.no_grad()`."""
+    autocast = precision(options["precision"])[1] if options["precision"] else None
+    return ', torch.autocast("cuda", torch.%s)' % autocast if autocast else ""
 
 
 def indented(lines):

@@ -12,11 +12,12 @@ import re
 import sys
 import warnings
 
-from . import losses, names, program, tuning
+from . import life, losses, names, program, tuning
 from .plan import Refused
 
 FIELDS = ("batch", "steps", "optimizer", "optimizer_impl", "precision", "accumulate", "clip", "zero_grad", "keep", "sequence", "head", "attention",
-          "choices", "checkpoint", "bits", "double_quant", "lora", "lora_target", "lora_dropout", "modules_to_save", "lora_switches", "freeze", "loss")
+          "choices", "checkpoint", "bits", "double_quant", "lora", "lora_target", "lora_dropout", "modules_to_save", "lora_switches", "freeze", "loss",
+          "phases")
 
 
 def main():
@@ -46,7 +47,7 @@ def main():
         sys.exit(3)
     tell(plan.told(program=text, parameters=plan.parameters, layers=plan.layers), train)
     if train:
-        run(text, model, request)
+        run(text, model, request, plan)
 
 
 def left_empty(error):
@@ -93,6 +94,8 @@ def planned(word, config, options, layers=None):
     model = tuning.change(plan, model, options)
     if options["loss"]:
         losses.change(plan, model, options)
+    if options["phases"]:
+        life.change(plan, model, options)
     wanted = options["checkpoint"]
     options["checkpoint"] = checkpointed(model, wanted, plan, options["lora"]) if wanted else []
     return plan, model
@@ -128,11 +131,13 @@ def answers():
     return os.path.join(os.path.dirname(os.environ["VRAMLAB_REHEARSAL_LOG"]), "answers")
 
 
-def run(text, model, request):
+def run(text, model, request, plan):
     """Runs the program with the network that was built already, allocated on the card."""
     import linecache
 
-    from . import weightless
+    import torch
+
+    from . import checkpoint, weightless
 
     name = request["file"]
     space: dict[str, object] = {"__name__": "vramlab_model"}
@@ -141,4 +146,15 @@ def run(text, model, request):
     waiting = [model]
     del model
     space["build"] = lambda: weightless.to_card(waiting.pop())
+    checkpoints = checkpoint.Checkpoints()
+    torch.save, torch.load = checkpoints.save, checkpoints.load
+    for function in life.FUNCTIONS:
+        if function in space:
+            space[function] = life.told(space[function], lambda note: tell_more(plan, text, note))
     space["main"]()  # type: ignore[operator]
+
+
+def tell_more(plan, text, note):
+    """Adds a note to what was told."""
+    plan.notes.append(note)
+    tell(plan.told(program=text, parameters=plan.parameters, layers=plan.layers), True)

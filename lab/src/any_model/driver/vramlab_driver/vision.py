@@ -71,6 +71,7 @@ def by_kind(plan, name, model):
                  "8 boxes in each picture", "", nested=True)
         plan.forward = ["outputs = model(**batch)", "loss = sum(outputs.values())"]
         plan.loss = "the sum of the detector's own losses"
+        plan.evaluation = 'outputs = model(batch["images"])'
         return
     if name.startswith(("fcn_", "deeplab", "lraspp")):
         plan.add("pixel_values", "torch.rand(BATCH, 3, 520, 520)", "batch x 3 x 520 x 520", "float32")
