@@ -260,8 +260,8 @@ fn a_recorded_network_has_any_number_of_layers() {
         for layers in 2..=9 {
             let model = Reads::default().recorded(name, Some(layers), Some(32), 32, None);
             let model = model.unwrap_or_else(|error| panic!("{name}: {error}"));
-            let trained = trained(&model, Precision::Bf16);
-            assert!(trained.is_ok() || name.contains("bert"), "{name}, {layers} layers: {}", trained.unwrap_err().error);
+            let error = trained(&model, Precision::Bf16).err().map(|failed| failed.error.to_string());
+            assert!(error.is_none() || name.contains("bert"), "{name}, {layers} layers: {error:?}");
         }
     }
 }
