@@ -8,6 +8,7 @@ use memcore::backend::kernel::{DequantizeInt8, QuantizeInt8};
 use crate::arguments::arguments;
 use crate::kernel::{ONE_WIDE, ROWS, Tag, kernels};
 use crate::launch::{Context, ONE, WIDE};
+pub(crate) use crate::matmul::matmul_int8;
 use crate::rows;
 
 arguments! { ARGUMENTS:

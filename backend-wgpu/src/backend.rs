@@ -295,49 +295,7 @@ fn supports(call: &KernelCall) -> bool {
 }
 
 fn dispatch(cx: &mut Context<'_>, call: &KernelCall) -> Result<()> {
-    match call {
-        KernelCall::Fill(k) => elementwise::fill(cx, k),
-        KernelCall::Copy(k) => elementwise::copy(cx, k),
-        KernelCall::Unary(k) => elementwise::unary(cx, k, None),
-        KernelCall::UnaryGrad(k) => elementwise::unary_grad(cx, k),
-        KernelCall::Binary(k) => elementwise::binary(cx, k, None),
-        KernelCall::Ternary(k) => elementwise::ternary(cx, k),
-        KernelCall::Select(k) => elementwise::select(cx, k),
-        KernelCall::MaskedFill(k) => elementwise::masked_fill(cx, k),
-        KernelCall::Triangle(k) => elementwise::triangle(cx, k),
-        KernelCall::Random(k) => random::random(cx, k),
-        KernelCall::Dropout(k) => random::dropout(cx, k),
-        KernelCall::DropoutGrad(k) => random::dropout_grad(cx, k),
-        KernelCall::Reduce(k) => reduce::reduce(cx, k),
-        KernelCall::Softmax(k) => softmax::softmax(cx, k),
-        KernelCall::SoftmaxGrad(k) => softmax::softmax_grad(cx, k),
-        KernelCall::LayerNorm(k) => norm::layer_norm(cx, k),
-        KernelCall::LayerNormGrad(k) => norm::layer_norm_grad(cx, k),
-        KernelCall::RmsNorm(k) => norm::rms_norm(cx, k),
-        KernelCall::RmsNormGrad(k) => norm::rms_norm_grad(cx, k),
-        KernelCall::BatchNorm(k) => norm::batch_norm(cx, k),
-        KernelCall::BatchNormGrad(k) => norm::batch_norm_grad(cx, k),
-        KernelCall::NllLoss(k) => loss::nll_loss(cx, k),
-        KernelCall::NllLossGrad(k) => loss::nll_loss_grad(cx, k),
-        KernelCall::Gather(k) => index::gather(cx, k),
-        KernelCall::ScatterAdd(k) => index::scatter_add(cx, k),
-        KernelCall::SgdStep(k) => optim::sgd_step(cx, k),
-        KernelCall::AdamStep(k) => optim::adam_step(cx, k),
-        KernelCall::Unscale(k) => optim::unscale(cx, k),
-        KernelCall::UpdateScale(k) => optim::update_scale(cx, k),
-        KernelCall::Attention(k) => attention::attention(cx, k),
-        KernelCall::AttentionGrad(k) => attention::attention_grad(cx, k),
-        KernelCall::Rope(k) => attention::rope(cx, k),
-        KernelCall::Pool2d(k) => pool::pool2d(cx, k),
-        KernelCall::Pool2dGrad(k) => pool::pool2d_grad(cx, k),
-        KernelCall::QuantizeInt8(k) => quant::quantize_int8(cx, k),
-        KernelCall::DequantizeInt8(k) => quant::dequantize_int8(cx, k),
-        KernelCall::Matmul(k) => matmul::matmul(cx, k),
-        KernelCall::MatmulInt8(k) => quant::matmul_int8(cx, k),
-        KernelCall::Conv2d(k) => conv::conv2d(cx, k),
-        KernelCall::Conv2dInputGrad(k) => conv::conv2d_input_grad(cx, k),
-        KernelCall::Conv2dWeightGrad(k) => conv::conv2d_weight_grad(cx, k),
-    }
+    memcore::by_family!(call, cx)
 }
 
 #[cfg(test)]

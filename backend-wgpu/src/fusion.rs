@@ -48,8 +48,8 @@ impl PendingLaunch {
     pub(crate) fn record(&self, cx: &mut Context<'_>) -> Result<()> {
         let then = self.then.map(elementwise::then);
         match &self.first {
-            First::Unary(k) => elementwise::unary(cx, k, then),
-            First::Binary(k) => elementwise::binary(cx, k, then),
+            First::Unary(k) => elementwise::unary_then(cx, k, then),
+            First::Binary(k) => elementwise::binary_then(cx, k, then),
         }
     }
 

@@ -7,7 +7,9 @@ use lab::backends::DeviceMemory;
 #[cfg(feature = "cpu")]
 use lab::backends::PROCESSOR;
 use lab::backends::{About, Entry, PAPER};
+use memcore::Profile;
 use memcore::backend::Meta;
+use memcore::profile::Release;
 #[cfg(feature = "wgpu")]
 use memcore::{Error, Result};
 
@@ -125,6 +127,20 @@ fn opencl_about(index: usize) -> About {
         features: Vec::from_iter(found.doubles.then_some("f64")),
         passed_over: None,
     })
+}
+
+/// Parses the name of a profile: that of our own kernels on a backend, or of a release.
+pub(crate) fn profile(text: &str) -> std::result::Result<String, String> {
+    let ours: Vec<String> =
+        all().iter().filter(|entry| entry.computes()).map(|entry| format!("native:{}", entry.name)).collect();
+    if Profile::named(text).is_some() || Release::named(text).is_some() || ours.iter().any(|name| name == text) {
+        return Ok(text.into());
+    }
+    let nearest = Profile::nearest(text);
+    Err(nearest.map_or_else(
+        || format!("expected native, {}, or a release such as torch-2.11", ours.join(", ")),
+        |nearest| nearest.to_string(),
+    ))
 }
 
 /// Returns the values of `--backend`.

@@ -101,13 +101,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let measured = measured(&words.next().ok_or("name the file of what a card took")?)?;
     let named: Vec<u32> =
         words.map(|word| Ok(word.to_string_lossy().parse()?)).collect::<Result<_, Box<dyn std::error::Error>>>()?;
-    let paper = DryRunner::new(&[], &|| false);
+    let runner = DryRunner::new(&[], &|| false);
     let mut cases = BTreeSet::new();
     for model in NETWORKS {
         for (batch, precision) in BATCHES.iter().flat_map(|batch| PRECISIONS.map(|precision| (batch, precision))) {
             let fields = json!({ "model": model, "batch": batch, "precision": precision });
             let spec = RunSpec::of_fields(fields.as_object().ok_or("no fields")?)?;
-            cases.extend(paper.convolutions(&spec)?);
+            cases.extend(runner.convolutions(&spec)?);
         }
     }
     let cases: Vec<_> = cases.into_iter().collect();

@@ -1,6 +1,7 @@
 //! Texts for a device's compiler.
 
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 use memcore::DType;
 use memcore::backend::KernelCall;
@@ -32,35 +33,33 @@ impl Language<'static> {
 /// Kernels that are compiled together.
 struct Family {
     text: &'static str,
-    /// Each function, with the kernel whose operands it takes.
-    functions: &'static [(&'static str, &'static str)],
+    /// Each function in the text, as `k_NAME`, with the kernel whose operands it takes.
+    functions: Vec<(String, &'static str)>,
 }
 
-/// Defines a family from its file and its functions, each with its kernel.
-macro_rules! family {
-    ($file:literal: $($function:ident of $kernel:ident),* $(,)?) => {
-        Family {
-            text: include_str!(concat!("kernels/", $file)),
-            functions: &[$((concat!("k_", stringify!($function)), stringify!($kernel))),*],
-        }
-    };
-}
-
-const FAMILIES: [Family; 7] = [
-    family!("elementwise.c": fill of fill, copy of copy, select of select, masked_fill of masked_fill, triangle of triangle,
-        unary of unary, binary of binary, unary_grad of unary_grad, ternary of ternary, dropout_grad of dropout_grad, rope of rope),
-    family!("random.c": random of random, dropout of dropout),
-    family!("groups.c": reduce of reduce, gather of gather, scatter_add of scatter_add, softmax of softmax, softmax_grad of softmax_grad,
-        nll_loss of nll_loss, nll_loss_grad of nll_loss_grad, quantize_int8 of quantize_int8, dequantize_int8 of dequantize_int8),
-    family!("norm.c": layer_norm of layer_norm, rms_norm of rms_norm, layer_norm_grad_x of layer_norm_grad,
-        layer_norm_grad_w of layer_norm_grad, rms_norm_grad_x of rms_norm_grad, rms_norm_grad_w of rms_norm_grad,
-        batch_norm of batch_norm, batch_norm_grad of batch_norm_grad),
-    family!("products.c": matmul of matmul, matmul_int8 of matmul_int8, conv2d of conv2d, conv2d_input_grad of conv2d_input_grad,
-        conv2d_weight_grad of conv2d_weight_grad, pool2d of pool2d, pool2d_grad of pool2d_grad),
-    family!("optimizers.c": sgd_step of sgd_step, adam_step of adam_step, unscale of unscale, update_scale of update_scale),
-    family!("attention.c": attention of attention, attention_grad_delta of attention_grad, attention_grad_q of attention_grad,
-        attention_grad_k of attention_grad, attention_grad_v of attention_grad, attention_grad_mask of attention_grad),
+/// Texts of families, each with a line `ENTRY(name)` for every function.
+const TEXTS: [&str; 7] = [
+    include_str!("kernels/elementwise.c"),
+    include_str!("kernels/random.c"),
+    include_str!("kernels/groups.c"),
+    include_str!("kernels/norm.c"),
+    include_str!("kernels/products.c"),
+    include_str!("kernels/optimizers.c"),
+    include_str!("kernels/attention.c"),
 ];
+
+static FAMILIES: LazyLock<Vec<Family>> = LazyLock::new(|| {
+    let function = |name: &str| Some((format!("k_{name}"), kernel_of(name)?));
+    let entries = |text: &'static str| text.split("ENTRY(").skip(1).filter_map(|rest| rest.split(')').next());
+    TEXTS.iter().map(|text| Family { text, functions: entries(text).filter_map(function).collect() }).collect()
+});
+
+/// The kernel that a function belongs to: that of its name, or the longest with which its name begins (`layer_norm_grad_x`).
+fn kernel_of(function: &str) -> Option<&'static str> {
+    let is_begun =
+        |kernel: &&str| function.strip_prefix(*kernel).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
+    KernelCall::NAMES.iter().copied().filter(is_begun).max_by_key(|kernel| kernel.len())
+}
 
 /// A text to compile: a family of kernels for the type in which they compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,7 +72,7 @@ pub struct Program {
 pub(crate) fn find(function: &str, dtype: DType) -> Option<(Program, &'static str, usize)> {
     FAMILIES.iter().enumerate().find_map(|(family, Family { functions, .. })| {
         let (name, kernel) = functions.iter().find(|(name, _)| name.strip_prefix("k_") == Some(function))?;
-        Some((Program { family, dtype }, *name, operands(kernel).len()))
+        Some((Program { family, dtype }, name.as_str(), operands(kernel).len()))
     })
 }
 
@@ -89,12 +88,12 @@ impl Program {
 
     /// All programs for these types.
     pub fn all(dtypes: &[DType]) -> impl Iterator<Item = Program> {
-        (0..FAMILIES.len()).flat_map(move |family| dtypes.iter().map(move |&dtype| Program { family, dtype }))
+        (0..TEXTS.len()).flat_map(move |family| dtypes.iter().map(move |&dtype| Program { family, dtype }))
     }
 
     /// The functions of the program. Programs for integers lack attention, optimizers and others.
     pub fn functions(self) -> impl Iterator<Item = &'static str> {
-        FAMILIES[self.family].functions.iter().map(|(name, _)| *name)
+        FAMILIES[self.family].functions.iter().map(|(name, _)| name.as_str())
     }
 
     /// The text to compile.
@@ -109,7 +108,7 @@ impl Program {
         for (op, codes) in CODES {
             codes.iter().for_each(|(name, code)| define(&mut all, &format!("{op}_{name}"), code));
         }
-        for (function, kernel) in *functions {
+        for (function, kernel) in functions {
             let (name, operands) = (&function["k_".len()..], operands(kernel));
             let buffers: String = (0..operands.len()).map(|k| format!(", Buffer b{k}")).collect();
             let names: Vec<String> = operands.iter().map(|operand| in_text(operand)).collect();
@@ -138,19 +137,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kernel_has_functions_and_each_is_in_its_text() {
+    fn every_kernel_has_functions_and_each_function_a_kernel() {
         for (kernel, _) in KernelCall::OPERANDS {
-            let of_kernel = FAMILIES.iter().flat_map(|family| family.functions).filter(|(_, of)| of == kernel).count();
+            let of_kernel = FAMILIES.iter().flat_map(|family| &family.functions).filter(|(_, of)| of == kernel).count();
             assert!(of_kernel > 0, "{kernel} has no function");
         }
-        for Family { text, functions } in &FAMILIES {
-            let entries = text.matches("ENTRY(").count();
-            assert_eq!(entries, functions.len());
-            for (function, kernel) in *functions {
-                assert!(!operands(kernel).is_empty(), "{kernel} is not a kernel");
-                assert!(text.contains(&format!("ENTRY({})", &function["k_".len()..])), "{function} has no text");
-            }
+        for Family { text, functions } in FAMILIES.iter() {
+            assert_eq!(text.matches("ENTRY(").count(), functions.len(), "an entry without a kernel");
         }
+        assert_eq!(kernel_of("layer_norm_grad_x"), Some("layer_norm_grad"));
+        assert_eq!(kernel_of("copying"), None);
     }
 
     #[test]

@@ -6,20 +6,9 @@ from typing import Any
 
 from ._binary import VramlabError
 
-_NAMES = {
-    "SGD": "sgd",
-    "Adam": "adam",
-    "AdamW": "adamw",
-    "RMSprop": "rmsprop",
-    "Adagrad": "adagrad",
-    "Adadelta": "adadelta",
-    "NAdam": "nadam",
-    "RAdam": "radam",
-    "Adamax": "adamax",
-    "ASGD": "asgd",
-    "Rprop": "rprop",
-    "Adafactor": "torch-adafactor",
-}
+# Classes whose name here is not their own in lower case, and those that the program does not have.
+_OTHERWISE = {"Adafactor": "torch-adafactor"}
+_MISSING = ("LBFGS", "Muon", "SparseAdam")
 
 # Options that the program has as switches of the same names.
 _SWITCHES = ("amsgrad", "maximize", "capturable", "nesterov")
@@ -36,7 +25,7 @@ def flags_of(optimizer: Any) -> dict[str, Any]:
     if optimizer is None or isinstance(optimizer, str):
         return {"optimizer": optimizer}
     kind = type(optimizer)
-    if not kind.__module__.startswith("torch.optim") or kind.__name__ not in _NAMES:
+    if not kind.__module__.startswith("torch.optim") or kind.__name__ in _MISSING:
         raise VramlabError(f"optimizer: {kind.__module__}.{kind.__name__} is not represented")
     groups = optimizer.param_groups
     if len(groups) != 1:
@@ -45,7 +34,7 @@ def flags_of(optimizer: Any) -> dict[str, Any]:
     for name in _NOT_REPRESENTED:
         if group.get(name):
             raise VramlabError(f"optimizer: {name}=True is not represented")
-    name = _NAMES[kind.__name__]
+    name = _OTHERWISE.get(kind.__name__, kind.__name__.lower())
     if name == "rmsprop" and group.get("momentum") and group.get("centered"):
         raise VramlabError("optimizer: RMSprop with momentum and centered is not represented")
     if name == "rmsprop":

@@ -1,4 +1,4 @@
-"""Networks of operators in forms that few programs use: indices for some dimensions, equations of three operands: name -> (make, examples, loss)."""
+"""Networks of indices for some dimensions and of equations of three operands: name -> (make, examples, loss)."""
 import torch
 import torch.nn as nn
 

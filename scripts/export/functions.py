@@ -1,4 +1,4 @@
-"""Networks of functions and modules that few programs use: name -> (make, examples, loss), as in networks.py."""
+"""Networks of functions of two values and along an axis, of joins and of undone pooling: name -> (make, examples, loss), as in networks.py."""
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

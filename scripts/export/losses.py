@@ -14,9 +14,9 @@ import sys
 import torch
 import torch.nn.functional as F
 
+import architectures
 import forms
 import functions
-import further
 import handwritten
 from record import archived
 
@@ -118,9 +118,9 @@ def main():
         return lambda out: F.cross_entropy(out, indices([batch], classes, 1 << 32))
     runs = {
         "cnn": (handwritten.Cnn, (floats([batch, 1, 8, 8], 0),), classified(10)),
-        "cells": (further.Cells, (floats([batch, 6, 16], 0),), classified(4)),
-        "gnn": (further.GraphNetwork, (floats([batch, 12, 16], 0),), classified(4)),
-        "einsum": (further.EinsumSeq2Seq, (indices([batch, 10], 64, 0), indices([batch, 12], 64, 1)), lambda out: out),
+        "cells": (architectures.Cells, (floats([batch, 6, 16], 0),), classified(4)),
+        "gnn": (architectures.GraphNetwork, (floats([batch, 12, 16], 0),), classified(4)),
+        "einsum": (architectures.EinsumSeq2Seq, (indices([batch, 10], 64, 0), indices([batch, 12], 64, 1)), lambda out: out),
         "indexed": (forms.Indexed, (floats([batch, 6, 24], 0),), lambda out: out),
         "equations": (forms.Equations, (floats([batch, 7, 12], 0),), lambda out: out),
         "functions": (lambda: functions.Functions(noise=False), (floats([batch, 64], 0),), lambda out: out),

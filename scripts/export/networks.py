@@ -5,16 +5,16 @@ network gives it, or one of vramlab's --loss. The networks are small; what diffe
 """
 import torch
 
-import everyday
+import arithmetic
 import forms
 import functions
 import kinds
 import libraries
-import seldom
+import patches_and_pairs
 import sequences
 import spatial
 import spectra
-from further import Cells, Curves, EinsumSeq2Seq, GraphNetwork, GruClassifier, GruLm, InstanceUNet, KlVae, Rnn
+from architectures import Cells, EinsumSeq2Seq, GraphNetwork, GruClassifier, GruLm, InstanceUNet, KlVae, Pointwise, Rnn
 from handwritten import Cnn, Dcgan, Encoder, Gated, LstmClassifier, LstmLm, Mlp, NanoGpt, ResNet, SqueezeExcite, SwiGlu, TextCnn, UNet, Vae
 from libraries import pictures, tokens
 from vramlab._ctc import traced_ctc, with_ctc
@@ -45,14 +45,14 @@ NETWORKS = {
     "vae-kl": (KlVae, lambda batch: (torch.randn(batch, 64),), "inside"),
     "gnn": (GraphNetwork, lambda batch: (torch.randn(batch, 12, 16),), "cross-entropy"),
     "einsum": (EinsumSeq2Seq, lambda batch: (torch.randint(64, (batch, 10)), torch.randint(64, (batch, 12))), "inside"),
-    "curves": (Curves, lambda batch: (torch.randn(batch, 32),), "cross-entropy"),
-    **everyday.NETWORKS,
+    "pointwise": (Pointwise, lambda batch: (torch.randn(batch, 32),), "cross-entropy"),
+    **arithmetic.NETWORKS,
     **forms.NETWORKS,
     **functions.NETWORKS,
     **kinds.NETWORKS,
     **spatial.NETWORKS,
     **spectra.NETWORKS,
-    **seldom.NETWORKS,
+    **patches_and_pairs.NETWORKS,
     **sequences.NETWORKS,
     **libraries.NETWORKS,
 }

@@ -29,6 +29,9 @@ import sequences
 # Losses outside of a network, against classes.
 OF_CLASSES = {"cross-entropy": F.cross_entropy, "nll": F.nll_loss}
 
+# Files and classes that have another name since they were recorded: recordings keep the first one.
+RECORDED_AS = {"architectures": "further", "arithmetic": "everyday", "patches_and_pairs": "seldom", "Pointwise": "Curves", "Arithmetic": "Everyday"}
+
 COLUMNS = ["label", "allocated", "max_allocated", "reserved", "max_reserved", "phase_peak_allocated", "requested", "active",
            "inactive_split", "segments", "n_alloc_plus_free"]
 
@@ -62,16 +65,23 @@ def shortened(part):
     """Names of files instead of their paths, inside of PyTorch with its folder; nothing of the machine."""
     if isinstance(part, dict):
         kept = {key: value for key, value in part.items() if key not in ("torch_fn", "from_node", "module_call_graph", "guards_code")}
-        return {key: shorten_trace(value) if key == "stack_trace" else shortened(value) for key, value in kept.items()}
+        rewritten = {"stack_trace": shorten_trace, "nn_module_stack": as_recorded}
+        return {key: rewritten.get(key, shortened)(value) for key, value in kept.items()}
     if isinstance(part, list):
         return [shortened(value) for value in part]
     return part
 
 
+def as_recorded(calls):
+    """Calls of modules, with the first name of each class and its file."""
+    return re.sub(r",(%s)\.(\w+)(?=;|$)" % "|".join(RECORDED_AS), lambda match: ",%s.%s" % tuple(RECORDED_AS.get(name, name) for name in match.groups()), calls)
+
+
 def shorten_trace(trace):
     def name(match):
         path = match.group(1)
-        return 'File "%s"' % (path.split("/site-packages/")[1] if "/site-packages/" in path else os.path.basename(path))
+        own, ending = os.path.splitext(os.path.basename(path))
+        return 'File "%s"' % (path.split("/site-packages/")[1] if "/site-packages/" in path else RECORDED_AS.get(own, own) + ending)
     frames = re.sub(r'File "([^"]+)"', lambda match: name(match).replace('"torch/', '"/torch/'), trace).splitlines()
     return "\n".join(frame for frame in frames if frame.lstrip().startswith("File "))
 

@@ -1,5 +1,6 @@
 """Networks that `vramlab predict --model NAME` knows by a recorded graph: the configuration of each, from its publisher's figures.
 
+ENDS: further numbers of layers whose memory is recorded, where the last layer is of another kind than the network's.
 `layers` are those that are traced: a prefix of the network with every pair of kinds that follow each other, the commonest at least twice. `length` is
 that of the example, which is longer than a window of its attention.
 """
@@ -46,3 +47,5 @@ NETWORKS = {
                              intermediate_size=1152, num_hidden_layers=22, num_attention_heads=12, max_position_embeddings=8192,
                              global_attn_every_n_layers=3, local_attention=128, pad_token_id=50283), 8, 64),
 }
+
+ENDS = {"smollm3-3b": [9, 7], "gpt-oss-20b": [5]}

@@ -55,7 +55,7 @@ def graph(name):
         path = os.path.join(folder, "config.json")
         with open(path, "w") as file:
             json.dump(cut(config, layers), file)
-        options = dict.fromkeys(run.FIELDS) | {"batch": 2, "sequence": length, "optimizer": "adamw", "steps": 3}
+        options = dict.fromkeys(run.FIELDS) | {"batch": 2, "sequence": length, "steps": 3}
         plan, model = run.planned(path, None, options)
         space = {"torch": torch, "BATCH": 2, "SEQUENCE": length}
         inputs = {one.name: eval(one.expression, space) for one in plan.inputs}
@@ -89,9 +89,10 @@ def truth(name, program):
     found = []
     with tempfile.TemporaryDirectory() as folder:
         path, answer = os.path.join(folder, "config.json"), os.path.join(folder, "answer.json")
-        with open(path, "w") as file:
-            json.dump(cut(config, layers), file)
-        for batch, tokens in SIZES:
+        sizes = [(layers, *size) for size in SIZES] + [(end, *SIZES[0]) for end in networks.ENDS.get(name, [])]
+        for layers, batch, tokens in sizes:
+            with open(path, "w") as file:
+                json.dump(cut(config, layers), file)
             tokens = min(tokens, config["max_position_embeddings"] - 2)
             words = [program, "predict", path, "--python", sys.executable, "--batch", str(batch), "--sequence", str(tokens), "--json", answer]
             subprocess.run(words + ["--gpu", "1TiB"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

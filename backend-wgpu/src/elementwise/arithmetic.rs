@@ -20,7 +20,12 @@ pub(crate) fn supports_binary(k: &Binary) -> bool {
         }
 }
 
-pub(crate) fn binary(cx: &mut Context<'_>, k: &Binary, then: Option<Then>) -> Result<()> {
+pub(crate) fn binary(cx: &mut Context<'_>, k: &Binary) -> Result<()> {
+    binary_then(cx, k, None)
+}
+
+/// The same, with a function that is applied to the results.
+pub(crate) fn binary_then(cx: &mut Context<'_>, k: &Binary, then: Option<Then>) -> Result<()> {
     let elem = Elem::from_dtype(k.lhs.dtype);
     let (op, body) = match (elem.wgsl(), k.op.is_comparison()) {
         (_, true) => comparison(k.op, elem == Elem::I64),

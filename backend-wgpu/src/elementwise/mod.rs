@@ -6,11 +6,11 @@ mod gradient;
 mod select;
 mod unary;
 
-pub(crate) use arithmetic::{binary, supports_binary, ternary};
+pub(crate) use arithmetic::{binary, binary_then, supports_binary, ternary};
 pub(crate) use copy::{copy, fill};
 pub(crate) use gradient::unary_grad;
 pub(crate) use select::{masked_fill, select, triangle};
-pub(crate) use unary::{supports_unary, then, unary};
+pub(crate) use unary::{supports_unary, then, unary, unary_then};
 
 /// Functions of floats that WGSL lacks or leaves unspecified: `erfc`, powers, saturating `tanh`.
 const FUNCTIONS: &str = include_str!("functions.wgsl");

@@ -20,7 +20,12 @@ pub(crate) fn then(op: UnaryOp) -> Then {
     Then { op, scalars: [a, b], body }
 }
 
-pub(crate) fn unary(cx: &mut Context<'_>, k: &Unary, then: Option<Then>) -> Result<()> {
+pub(crate) fn unary(cx: &mut Context<'_>, k: &Unary) -> Result<()> {
+    unary_then(cx, k, None)
+}
+
+/// The same, with a function that is applied to the results.
+pub(crate) fn unary_then(cx: &mut Context<'_>, k: &Unary, then: Option<Then>) -> Result<()> {
     let (code, scalars, body) = if k.op == UnaryOp::IsZero {
         let body = match Elem::from_dtype(k.x.dtype) {
             Elem::I64 => "select(0, 1, (x.x | x.y) == 0u)",

@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::builder::PossibleValuesParser;
 use lab::lock;
-use lab::run::RunSpec;
+use lab::run::{DeviceSpec, RunSpec};
 
 use super::{DryRunArgs, OutputArgs, values};
-use crate::backends;
+
+/// Help of `--backend` here, where another backend is the usual one.
+const BACKEND: &str = "Backend of the runs. `meta` computes nothing: the figures are the same on every machine, and it is fast [default: meta]";
 
 /// `vramlab check`
 #[derive(Clone, Debug, clap::Args)]
+#[command(mut_arg("backend", |arg| arg.help(BACKEND)))]
 pub(crate) struct CheckArgs {
     /// The lock file: runs, the flags that repeat them, and the memory that they took.
     #[arg(long, value_name = "FILE", help_heading = "Check")]
@@ -28,14 +30,10 @@ pub(crate) struct CheckArgs {
     /// Also fail if the list of events differs in any way, or if memory shrank.
     #[arg(long, help_heading = "Check")]
     pub strict: bool,
-    /// Backend of the runs. `meta` computes nothing: the figures are the same on every machine, and it is fast [default: meta].
-    #[arg(long, value_name = "NAME", help_heading = "Device", value_parser = PossibleValuesParser::new(backends::names()))]
-    pub backend: Option<String>,
-    /// Number of the backend's device, as `vramlab info devices` lists it [default: 0].
-    #[arg(long, value_name = "N", help_heading = "Device")]
-    pub device: Option<usize>,
     #[command(flatten)]
-    pub paper: DryRunArgs,
+    pub device: DeviceSpec,
+    #[command(flatten)]
+    pub dry_run: DryRunArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -43,9 +41,7 @@ pub(crate) struct CheckArgs {
 impl CheckArgs {
     /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> RunSpec {
-        let mut spec = self.paper.spec();
-        (spec.device.backend, spec.device.device) = (self.backend.clone(), self.device);
-        spec
+        RunSpec { device: self.device.clone(), ..self.dry_run.spec() }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The whole command line: the commands, composed of the groups of flags.
 
+use clap::builder::PossibleValuesParser;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use super::{
@@ -7,6 +8,7 @@ use super::{
     MonitorArgs, NetworkArgs, PlanArgs, PredictArgs, ReplayArgs, ReportArgs, RunArgs, SnapshotArgs, TrainArgs,
     TuneArgs,
 };
+use crate::backends;
 
 /// How much GPU memory a training needs, what uses it, and what makes it fit.
 #[derive(Clone, Debug, Parser)]
@@ -205,7 +207,7 @@ pub(crate) enum Command {
 impl Cli {
     /// Returns the command line as it is declared: of some flags a run has one or the other.
     pub(crate) fn declared() -> clap::Command {
-        with_rivals(Self::command())
+        with_backends(with_rivals(Self::command()))
     }
 }
 
@@ -220,6 +222,18 @@ fn with_rivals(command: clap::Command) -> clap::Command {
             _ => command,
         });
     command.mut_subcommands(with_rivals)
+}
+
+/// Lets flags of a run name the backends of this program alone.
+fn with_backends(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| match arg.get_id().as_str() {
+        "backend" if arg.get_possible_values().is_empty() => {
+            arg.value_parser(PossibleValuesParser::new(backends::names()))
+        }
+        "like" => arg.value_parser(backends::profile),
+        _ => arg,
+    });
+    command.mut_subcommands(with_backends)
 }
 
 #[cfg(test)]

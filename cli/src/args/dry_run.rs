@@ -1,10 +1,10 @@
 //! Flags of `predict` and `fit`: dry runs for a card that need not be present.
 
 use lab::bytes::MemorySize;
-use lab::run::{AllocatorSpec, DeviceSpec, Gpu, Quantity, RunSpec};
+use lab::run::{AllocatorSpec, CardSpec, ParallelSpec, ProfileSpec, Quantity, RanksSpec, RunSpec};
 
 use super::scan::ScanArgs;
-use super::{HtmlArgs, ModelArgs, OutputArgs, ParallelArgs, ProfileArgs, RanksArgs, RecordArgs, TrainingArgs, values};
+use super::{HtmlArgs, ModelArgs, OutputArgs, RecordArgs, TrainingArgs, values};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DryRunArgs {
@@ -12,26 +12,25 @@ pub(crate) struct DryRunArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub training: TrainingArgs,
-    /// The card: a name (rtx4090, a100-40, h200 …; the CUDA context is subtracted from its memory; `vramlab info cards` lists all), or the amount of
-    /// memory for tensors (24GiB) [default: more than any card has].
-    #[arg(long, value_name = "NAME|SIZE", help_heading = values::MOST_USED)]
-    pub gpu: Option<Gpu>,
+    #[command(flatten)]
+    pub card: CardSpec,
     #[command(flatten)]
     pub allocator: AllocatorSpec,
     #[command(flatten)]
-    pub profile: ProfileArgs,
+    pub profile: ProfileSpec,
 }
 
 impl DryRunArgs {
     /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> RunSpec {
+        let args = self.clone();
         RunSpec {
-            model: self.model.spec.clone(),
-            training: self.training.spec.clone(),
-            shape: self.training.shape.clone(),
-            profile: self.profile.spec(),
-            allocator: self.allocator.clone(),
-            device: DeviceSpec { gpu: self.gpu, ..DeviceSpec::default() },
+            model: args.model.spec,
+            training: args.training.spec,
+            shape: args.training.shape,
+            profile: args.profile,
+            allocator: args.allocator,
+            card: args.card,
             ..RunSpec::default()
         }
     }
@@ -83,12 +82,12 @@ pub(crate) struct PredictArgs {
     #[command(flatten)]
     pub workspaces: CudnnArgs,
     #[command(flatten)]
-    pub paper: DryRunArgs,
+    pub dry_run: DryRunArgs,
     /// Choose the blocks to recompute (--checkpoint) for the least time, so that PyTorch reserves at most so much, and show other choices beside them.
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["checkpoint", "data_parallel", "devices"])]
     pub checkpoint_budget: Option<MemorySize>,
     #[command(flatten)]
-    pub parallel: ParallelArgs,
+    pub parallel: ParallelSpec,
     #[command(flatten)]
     pub output: OutputArgs,
     #[command(flatten)]
@@ -102,7 +101,7 @@ pub(crate) struct PredictArgs {
 impl PredictArgs {
     /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> RunSpec {
-        RunSpec { parallel: self.parallel.spec(), ..self.paper.spec() }
+        RunSpec { parallel: self.parallel.clone(), ..self.dry_run.spec() }
     }
 }
 
@@ -118,9 +117,9 @@ pub(crate) struct FitArgs {
     #[command(flatten)]
     pub workspaces: CudnnArgs,
     #[command(flatten)]
-    pub paper: DryRunArgs,
+    pub dry_run: DryRunArgs,
     #[command(flatten)]
-    pub ranks: RanksArgs,
+    pub ranks: RanksSpec,
     #[command(flatten)]
     pub output: OutputArgs,
     #[command(flatten)]
@@ -130,6 +129,6 @@ pub(crate) struct FitArgs {
 impl FitArgs {
     /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> RunSpec {
-        RunSpec { parallel: self.ranks.spec(), ..self.paper.spec() }
+        RunSpec { parallel: self.ranks.clone().into(), ..self.dry_run.spec() }
     }
 }

@@ -8,7 +8,6 @@ mod bench;
 mod check;
 mod cli;
 mod config;
-mod device;
 mod door;
 mod dry_run;
 mod global;
@@ -22,7 +21,6 @@ mod model;
 mod monitor;
 mod opened;
 mod output;
-mod parallel;
 mod plan;
 mod recipe;
 #[cfg(target_os = "linux")]
@@ -60,7 +58,6 @@ pub(crate) use bench::BenchArgs;
 pub(crate) use check::CheckArgs;
 pub(crate) use cli::{Cli, Command};
 pub(crate) use config::{from_result as config_text, read as toml_table};
-pub(crate) use device::DeviceArgs;
 pub(crate) use dry_run::{AskCudnn, DryRunArgs, FitArgs, PredictArgs};
 pub(crate) use global::{ColorWhen, GlobalArgs};
 pub(crate) use help::SHOWN;
@@ -73,7 +70,6 @@ pub(crate) use model::named as network_named;
 pub(crate) use model::{ModelArgs, ONLY_BUILT_IN};
 pub(crate) use monitor::MonitorArgs;
 pub(crate) use output::OutputArgs;
-pub(crate) use parallel::{ParallelArgs, RanksArgs};
 pub(crate) use plan::{LengthsArgs, PlanArgs};
 #[cfg(target_os = "linux")]
 pub(crate) use rehearse::{Cudnn, RehearseArgs, UseName};
@@ -87,12 +83,12 @@ pub(crate) use snapshot::{
     ComparedArgs, ConvertArgs, DiffArgs, ExplainArgs, RunsArgs, ShowArgs, SnapshotArgs, SnapshotCommand,
     SnapshotFormat, TraceRange, TuneArgs,
 };
-pub(crate) use training::{ProfileArgs, RecordArgs, TrainArgs, TrainingArgs};
+pub(crate) use training::{RecordArgs, TrainArgs, TrainingArgs};
 #[cfg(feature = "ui")]
 pub(crate) use ui::UiArgs;
 #[cfg(feature = "view")]
 pub(crate) use view::ViewArgs;
-pub(crate) use weights::WeightsArgs;
+pub(crate) use weights::SaveArgs;
 pub(crate) use words::Refusal;
 
 use crate::exit::{Code, Failure};
@@ -188,18 +184,18 @@ fn run(command: &Command, files: &Map<String, Value>, set: &Map<String, Value>) 
     let (typed, model, on_device) = match command {
         Command::Run(args) => (args.spec(), None, true),
         Command::Train(args) => (args.spec(), Some(&args.model), true),
-        Command::Predict(args) => (args.spec(), Some(&args.paper.model), false),
-        Command::Fit(args) => (args.spec(), Some(&args.paper.model), false),
-        Command::Plan(args) => (args.spec(), Some(&args.paper.model), false),
+        Command::Predict(args) => (args.spec(), Some(&args.dry_run.model), false),
+        Command::Fit(args) => (args.spec(), Some(&args.dry_run.model), false),
+        Command::Plan(args) => (args.spec(), Some(&args.dry_run.model), false),
         Command::Show(args) => (args.spec(), Some(&args.model), false),
-        Command::Check(args) => (args.spec(), Some(&args.paper.model), false),
+        Command::Check(args) => (args.spec(), Some(&args.dry_run.model), false),
         _ => return Ok(RunSpec::default()),
     };
     // Checked here: a value that is not a number would be lost in the table of fields.
     typed.check_part()?;
     let mut run = typed.with(files.iter().chain(set).map(|(name, value)| (name.as_str(), value)))?;
     // A card that is named need not be present.
-    if on_device && run.parallel.devices.is_none() && run.device.gpu.is_none() {
+    if on_device && run.parallel.split.devices.is_none() && run.card.gpu.is_none() {
         run.device.backend.get_or_insert_with(|| AUTO.into());
         run.device.device.get_or_insert(0);
     }

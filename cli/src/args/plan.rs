@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use lab::run::{Allowed, RunSpec};
+use lab::run::{Allowed, RanksSpec, RunSpec};
 use serde_json::Value;
 
 use super::dry_run::CudnnArgs;
-use super::{DryRunArgs, HtmlArgs, OutputArgs, RanksArgs};
+use super::{DryRunArgs, HtmlArgs, OutputArgs};
 
 /// A change of the training's results that a plan may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -97,9 +97,9 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub workspaces: CudnnArgs,
     #[command(flatten)]
-    pub paper: DryRunArgs,
+    pub dry_run: DryRunArgs,
     #[command(flatten)]
-    pub ranks: RanksArgs,
+    pub ranks: RanksSpec,
     #[command(flatten)]
     pub output: OutputArgs,
     #[command(flatten)]
@@ -109,7 +109,7 @@ pub(crate) struct PlanArgs {
 impl PlanArgs {
     /// Returns the flags as fields of a run with all examples of a step in one batch.
     pub(crate) fn spec(&self) -> RunSpec {
-        let mut spec = RunSpec { parallel: self.ranks.spec(), ..self.paper.spec() };
+        let mut spec = RunSpec { parallel: self.ranks.clone().into(), ..self.dry_run.spec() };
         spec.training.batch = self.global_batch.or(spec.training.batch);
         spec
     }

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use lab::run::{AllocatorSpec, DeviceList, DeviceSpec, Gpu, ModelSpec, ParallelSpec, RunSpec, TrainingSpec};
+use lab::run::{
+    AllocatorSpec, CardSpec, DeviceList, DeviceSpec, ModelSpec, ParallelSpec, ProfileSpec, RunSpec, SplitSpec,
+    TrainingSpec,
+};
 
-use super::{DeviceArgs, HtmlArgs, OutputArgs, ProfileArgs, ScanArgs};
+use super::{HtmlArgs, OutputArgs, ScanArgs};
 
 /// `vramlab devices`
 #[derive(Clone, Debug, clap::Args)]
@@ -37,8 +40,13 @@ pub(crate) struct CardsArgs {
     pub output: OutputArgs,
 }
 
+/// Help of `--gpu` here, where the network has as much memory as it needs.
+const GPU: &str = "The card that the figures are of: a name (rtx4090, a100-40, h200 …; `vramlab info cards` lists all), or the amount of memory for \
+                   tensors (24GiB) [default: as much as is needed, with the workspaces of an H100]";
+
 /// `vramlab run`
 #[derive(Clone, Debug, clap::Args)]
+#[command(mut_arg("gpu", |arg| arg.help(GPU).help_heading(None::<&str>).conflicts_with_all(["backend", "device", "devices"])))]
 pub(crate) struct RunArgs {
     /// Names of experiments, or `all`.
     #[arg(required_unless_present = "claims", value_name = "NAME")]
@@ -59,19 +67,17 @@ pub(crate) struct RunArgs {
     /// Take flags from a file, with their names as keys. Typed flags override it.
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
-    /// The card that the figures are of: a name (rtx4090, a100-40, h200 …; `vramlab info cards` lists all), or the amount of memory for tensors (24GiB)
-    /// [default: as much as is needed, with the workspaces of an H100].
-    #[arg(long, value_name = "NAME|SIZE", conflicts_with_all = ["backend", "device", "devices"])]
-    pub gpu: Option<Gpu>,
+    #[command(flatten)]
+    pub card: CardSpec,
     /// Spread the network over these devices, in this order: cpu:0,wgpu:0. Only for an experiment that splits a network.
     #[arg(long, value_name = "A:0,B:1", conflicts_with_all = ["backend", "device"])]
     pub devices: Option<DeviceList>,
     #[command(flatten)]
-    pub device: DeviceArgs,
+    pub device: DeviceSpec,
     #[command(flatten)]
     pub allocator: AllocatorSpec,
     #[command(flatten)]
-    pub profile: ProfileArgs,
+    pub profile: ProfileSpec,
     #[command(flatten)]
     pub output: OutputArgs,
     #[command(flatten)]
@@ -83,14 +89,15 @@ pub(crate) struct RunArgs {
 impl RunArgs {
     /// Returns the flags of the network and devices as fields of a run.
     pub(crate) fn spec(&self) -> RunSpec {
-        let DeviceArgs { backend, device } = self.device.clone();
+        let split = SplitSpec { devices: self.devices.clone(), ..SplitSpec::default() };
         RunSpec {
             model: ModelSpec { model: self.model.clone(), ..ModelSpec::default() },
             training: TrainingSpec { seed: self.seed, ..TrainingSpec::default() },
-            profile: self.profile.spec(),
+            profile: self.profile.clone(),
             allocator: self.allocator.clone(),
-            device: DeviceSpec { gpu: self.gpu, backend, device, ..DeviceSpec::default() },
-            parallel: ParallelSpec { devices: self.devices.clone(), ..ParallelSpec::default() },
+            card: self.card.clone(),
+            device: self.device.clone(),
+            parallel: ParallelSpec { split, ..ParallelSpec::default() },
             ..RunSpec::default()
         }
     }

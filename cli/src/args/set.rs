@@ -26,10 +26,10 @@ const PROPOSED: usize = 3;
 pub(super) fn read_set(command: &Command, flags: &clap::Command) -> Result<Set> {
     let asked = match command {
         Command::Train(args) => &args.training.set,
-        Command::Predict(args) => &args.paper.training.set,
-        Command::Fit(args) => &args.paper.training.set,
-        Command::Plan(args) => &args.paper.training.set,
-        Command::Check(args) => &args.paper.training.set,
+        Command::Predict(args) => &args.dry_run.training.set,
+        Command::Fit(args) => &args.dry_run.training.set,
+        Command::Plan(args) => &args.dry_run.training.set,
+        Command::Check(args) => &args.dry_run.training.set,
         _ => return Ok(Set::default()),
     };
     read(asked, flags)

@@ -2,14 +2,19 @@
 
 use std::path::PathBuf;
 
-use lab::run::{DeviceSpec, Gpu, ModelSpec, RunSpec, TrainingSpec};
+use lab::run::{CardSpec, ModelSpec, ProfileSpec, RunSpec, TrainingSpec};
 use lab::similar::did_you_mean;
 use lab::training::Precision;
 
-use super::{HtmlArgs, ModelArgs, OutputArgs, ProfileArgs, values};
+use super::{HtmlArgs, ModelArgs, OutputArgs, values};
+
+/// Help of `--gpu` here, where its memory does not matter.
+const GPU: &str =
+    "The card: it decides which kernels PyTorch takes, and so what they save [default: one of compute capability 9.0]";
 
 /// `vramlab show`
 #[derive(Clone, Debug, clap::Args)]
+#[command(mut_arg("gpu", |arg| arg.help(GPU).value_name("NAME").help_heading(None::<&str>)))]
 pub(crate) struct NetworkArgs {
     /// The network: a name, or a file (TOML, a `config.json` of transformers, a `.pt2` of torch.export) [default: simple-cnn].
     #[arg(value_name = "MODEL", conflicts_with_all = ["model", "model_file"], value_parser = which)]
@@ -22,11 +27,10 @@ pub(crate) struct NetworkArgs {
     /// Types: float32, float32 with products in a 16-bit type (autocast), or a 16-bit type throughout [default: the file's, or fp32].
     #[arg(long, value_name = "TYPE", value_parser = values::one_of::<Precision>(Precision::NAMES))]
     pub precision: Option<Precision>,
-    /// The card: it decides which kernels PyTorch takes, and so what they save [default: one of compute capability 9.0].
-    #[arg(long, value_name = "NAME")]
-    pub gpu: Option<Gpu>,
     #[command(flatten)]
-    pub profile: ProfileArgs,
+    pub card: CardSpec,
+    #[command(flatten)]
+    pub profile: ProfileSpec,
     #[command(flatten)]
     pub page: HtmlArgs,
     #[command(flatten)]
@@ -65,8 +69,8 @@ impl NetworkArgs {
         RunSpec {
             model,
             training: TrainingSpec { batch: self.batch, precision: self.precision, ..TrainingSpec::default() },
-            profile: self.profile.spec(),
-            device: DeviceSpec { gpu: self.gpu, ..DeviceSpec::default() },
+            profile: self.profile.clone(),
+            card: self.card.clone(),
             ..RunSpec::default()
         }
     }

@@ -2,18 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::value_parser;
-use lab::bytes::ByteSize;
 use lab::run::{
-    AllocatorSpec, BeginSpec, DeviceSpec, LoopSpec, ProfileSpec, RunSpec, Tf32Choice, TrainingSpec, Variable,
+    AllocatorSpec, BeginSpec, DeviceSpec, KernelSpec, LoopSpec, ParallelSpec, ProfileSpec, RunSpec, TrainingSpec,
 };
-use memcore::Profile;
-use memcore::profile::Release;
 
 use super::scan::ScanArgs;
-use super::values;
-use super::{DeviceArgs, ExportArgs, HtmlArgs, ModelArgs, OutputArgs, ParallelArgs, WeightsArgs};
-use crate::backends;
+use super::{ExportArgs, HtmlArgs, ModelArgs, OutputArgs, SaveArgs};
 use crate::destination::Destination;
 
 /// Settings of the training.
@@ -42,84 +36,23 @@ pub(crate) struct TrainingArgs {
     pub shape: LoopSpec,
 }
 
-/// Profile: whose temporaries and workspaces are counted.
-#[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Memory")]
-pub(crate) struct ProfileArgs {
-    /// Profile whose temporaries and workspaces are counted: a PyTorch release, or this program's own kernels (`native`; for predictions, `native:cpu`
-    /// and similar names ask that backend for its workspaces) [default: that of the card in --gpu and of the release that exported the network, else
-    /// torch-2.11-sm90].
-    ///
-    /// Releases are torch-2.7 to torch-2.15: on the card in --gpu, else on compute capability 9.0; or on another one with -sm120, -sm100 (both from
-    /// 2.8 on), -sm90, -sm89, -sm86, -sm80, -sm75, -sm70 (up to 2.10) or -sm60 (2.7 only), such as torch-2.13-sm80.
-    #[arg(long, value_name = "PROFILE", value_parser = profile_name)]
-    pub like: Option<String>,
-    /// Count convolutions, batch norm and (on compute capability 9.0 and 10.0, in 16 bits) attention as in PyTorch with cuDNN: each call's plan takes
-    /// a workspace of this many bytes, which only a card can tell; begin with 0 [default: without cuDNN].
-    #[arg(long, value_name = "BYTES")]
-    pub cudnn_workspace: Option<ByteSize>,
-    /// An environment variable for PyTorch, NAME=VALUE; can be given several times: CUBLAS_WORKSPACE_CONFIG, CUBLASLT_WORKSPACE_SIZE,
-    /// TORCH_CUBLASLT_UNIFIED_WORKSPACE, TORCH_CUBLAS_WORKSPACE_CACHE. This program's own environment is ignored. (For PYTORCH_ALLOC_CONF use
-    /// --alloc-conf.)
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub env: Vec<Variable>,
-    /// Multiprocessors of the card that a PyTorch profile stands for: some temporaries depend on their number [default: those of the named card, or
-    /// of the best-known card with the profile's compute capability].
-    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
-    pub multiprocessors: Option<u16>,
-}
-
-impl ProfileArgs {
-    /// Returns the flags as fields of a run.
-    pub(crate) fn spec(&self) -> ProfileSpec {
-        let Self { like, cudnn_workspace, env, multiprocessors } = self.clone();
-        ProfileSpec {
-            like,
-            cudnn_workspace,
-            env: (!env.is_empty()).then_some(env),
-            multiprocessors,
-            ..ProfileSpec::default()
-        }
-    }
-}
-
 impl TrainArgs {
     /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> RunSpec {
-        let DeviceArgs { backend, device } = self.device.clone();
+        let args = self.clone();
         RunSpec {
-            model: self.model.spec.clone(),
-            training: self.training.spec.clone(),
-            shape: self.training.shape.clone(),
-            profile: self.profile.spec(),
-            allocator: self.allocator.clone(),
-            device: DeviceSpec {
-                gpu: None,
-                backend,
-                device,
-                cuda_graph: self.cuda_graph.then_some(true),
-                tf32: self.tf32,
-            },
-            parallel: self.parallel.spec(),
-            begin: BeginSpec { load: self.weights.load.clone(), resume: self.weights.resume.clone() },
-            left_out: Vec::new(),
-            of_files: std::collections::BTreeMap::new(),
+            model: args.model.spec,
+            training: args.training.spec,
+            shape: args.training.shape,
+            profile: args.profile,
+            allocator: args.allocator,
+            device: args.device,
+            kernels: args.kernels,
+            parallel: args.parallel,
+            begin: args.begin,
+            ..RunSpec::default()
         }
     }
-}
-
-/// Parses a profile's name: our own kernels on a backend, or a release.
-fn profile_name(text: &str) -> Result<String, String> {
-    let ours: Vec<String> =
-        backends::all().iter().filter(|entry| entry.computes()).map(|entry| format!("native:{}", entry.name)).collect();
-    if Profile::named(text).is_some() || Release::named(text).is_some() || ours.iter().any(|name| name == text) {
-        return Ok(text.into());
-    }
-    let nearest = Profile::nearest(text);
-    Err(nearest.map_or_else(
-        || format!("expected native, {}, or a release such as torch-2.11", ours.join(", ")),
-        |nearest| nearest.to_string(),
-    ))
 }
 
 /// Further records of a run.
@@ -150,22 +83,19 @@ pub(crate) struct TrainArgs {
     #[command(flatten)]
     pub training: TrainingArgs,
     #[command(flatten)]
-    pub weights: WeightsArgs,
+    pub begin: BeginSpec,
     #[command(flatten)]
-    pub device: DeviceArgs,
-    /// Launch a step's kernels as one CUDA graph once steps are alike: the same results and memory events, with fewer launches (cuda only).
-    #[arg(long, help_heading = "Device")]
-    pub cuda_graph: bool,
-    /// Compute products of float32 on tensor cores, with factors rounded to TF32: only those of convolutions (conv), as PyTorch does by default, or
-    /// of matrices as well (all). They are faster and less exact, and take the same memory (cuda, from compute capability 8.0 on).
-    #[arg(long, value_name = "WHICH", help_heading = "Device", value_parser = values::one_of::<Tf32Choice>(Tf32Choice::NAMES))]
-    pub tf32: Option<Tf32Choice>,
+    pub save: SaveArgs,
     #[command(flatten)]
-    pub parallel: ParallelArgs,
+    pub device: DeviceSpec,
+    #[command(flatten)]
+    pub kernels: KernelSpec,
+    #[command(flatten)]
+    pub parallel: ParallelSpec,
     #[command(flatten)]
     pub allocator: AllocatorSpec,
     #[command(flatten)]
-    pub profile: ProfileArgs,
+    pub profile: ProfileSpec,
     #[command(flatten)]
     pub output: OutputArgs,
     #[command(flatten)]

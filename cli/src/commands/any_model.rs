@@ -27,7 +27,7 @@ pub(crate) enum Prepared {
 #[cfg(target_os = "linux")]
 pub(crate) fn kept_graph(word: &str, args: &PredictArgs, spec: &RunSpec) -> Option<(RunSpec, String)> {
     let asked = !args.any.no_cache && !args.any.program && args.any.phases.is_none();
-    super::any_model_graphs::Kept::of_network(word, spec, args.paper.model.python.as_deref())
+    super::any_model_graphs::Kept::of_network(word, spec, args.dry_run.model.python.as_deref())
         .filter(|_| asked)?
         .run(spec)
 }
@@ -119,7 +119,7 @@ pub(crate) fn predict_by_rehearsal(
     }
     // Refuses flags before anything is started.
     let options = with_phases(options(word, spec)?, spec, args.any.phases);
-    let python = lab::python::interpreter(args.paper.model.python.as_deref(), &lab::python::of_process)
+    let python = lab::python::interpreter(args.dry_run.model.python.as_deref(), &lab::python::of_process)
         .map_err(|error| without_python(word, why, args.any.phases, &error))?;
     if args.any.program {
         return print_program(&Driver::make(options)?, &python, ui);

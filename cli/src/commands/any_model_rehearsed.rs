@@ -35,7 +35,7 @@ pub(super) fn rehearsed(word: &str, python: &Path, args: &PredictArgs, spec: &Ru
     output::check(args.output.destinations().chain(&args.page.html))?;
     interrupt::answer("stopping the rehearsal");
     ui.tell(format!("{word} is built by {} and rehearsed, without weights", python.display()));
-    let named = args.paper.model.python.as_deref();
+    let named = args.dry_run.model.python.as_deref();
     let training = Training { word, python, named, phases: args.any.phases, ui };
     let found = training.once(spec, true)?;
     let mut result = training.judged(&found, spec)?;
@@ -205,7 +205,7 @@ fn entry(change: &Change, result: &TrainResult, python: Option<&Path>) -> Try {
 
 /// Rehearses the driver's program on the card of a run.
 fn request(command: Vec<OsString>, spec: &RunSpec) -> Request {
-    let card = match spec.device.gpu {
+    let card = match spec.card.gpu {
         Some(Gpu::Card { card, .. }) => RequestedCard::from(card),
         Some(Gpu::Bytes(bytes)) => RequestedCard::of_bytes(bytes),
         None => {

@@ -27,7 +27,7 @@ use crate::ui::Ui;
 /// Settings that cannot work or cannot go together; a device that computes; memory that runs out; files that cannot be written.
 pub(super) fn train(args: &TrainArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     one_device_only(&args.record, &args.page, SEVERAL)?;
-    weights::check(&args.weights)?;
+    weights::check(&args.save)?;
     let (found, failure) = run(spec, &args.output, ui)?;
     if let Some(failure) = failure {
         return Err(failure);
@@ -43,9 +43,9 @@ pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Cod
     one_device_only(&args.record, &args.page, SEVERAL)?;
     let (mut found, mut failure) = run(spec, &args.output, ui)?;
     if !interrupt::asked() {
-        let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
-        let paper = dry_runner().with_workspaces_of(&workspaces);
-        judged(&mut found, &mut failure, &paper, spec, true)?;
+        let workspaces = Workspaces::new(args.workspaces.cudnn, args.dry_run.model.python.as_deref(), ui)?;
+        let runner = dry_runner().with_workspaces_of(&workspaces);
+        judged(&mut found, &mut failure, &runner, spec, true)?;
     }
     let is_no = predict::is_no(&failure);
     predict::answered(is_no, deliver(&found, failure, &args.output, ui))
@@ -56,9 +56,9 @@ pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Cod
 /// # Errors
 /// Settings that cannot work or cannot go together.
 #[cfg(feature = "ui")]
-pub(super) fn answer(paper: &DryRunner<'_>, spec: &RunSpec, changes: bool, ui: &Ui) -> Result<TrainResult> {
+pub(super) fn answer(runner: &DryRunner<'_>, spec: &RunSpec, changes: bool, ui: &Ui) -> Result<TrainResult> {
     let (mut found, mut failure) = run(spec, &OutputArgs::default(), ui)?;
-    judged(&mut found, &mut failure, paper, spec, changes)?;
+    judged(&mut found, &mut failure, runner, spec, changes)?;
     Ok(found)
 }
 
@@ -66,17 +66,17 @@ pub(super) fn answer(paper: &DryRunner<'_>, spec: &RunSpec, changes: bool, ui: &
 fn judged(
     found: &mut TrainResult,
     failure: &mut Option<Failure>,
-    paper: &DryRunner<'_>,
+    runner: &DryRunner<'_>,
     spec: &RunSpec,
     changes: bool,
 ) -> Result<()> {
-    let needs = with_ranks(paper.figures(spec)?, found);
-    let needs_peak = failure.as_ref().map(|_| paper.peak(spec)).transpose()?;
+    let needs = with_ranks(runner.figures(spec)?, found);
+    let needs_peak = failure.as_ref().map(|_| runner.peak(spec)).transpose()?;
     if changes {
-        found.tries = tries::of_predicted(paper, spec, &paper.session(spec)?, &needs)?;
+        found.tries = tries::of_predicted(runner, spec, &runner.session(spec)?, &needs)?;
     }
     predict::judge(failure, &needs);
-    found.prediction = Some(predict::prediction(spec, paper, &needs, needs_peak)?);
+    found.prediction = Some(predict::prediction(spec, runner, &needs, needs_peak)?);
     Ok(())
 }
 

@@ -69,9 +69,9 @@ fn made(configuration: &str, arguments: &str) -> Result<Value> {
     let (spec, _file) = spec(configuration, arguments)?;
     let plan = Plan::dry(&spec, &ui)?;
     let workspaces = Workspaces::without_a_process(&ui)?;
-    let paper = dry_runner().with_workspaces_of(&workspaces);
+    let runner = dry_runner().with_workspaces_of(&workspaces);
     let asked = Asked { in_full: false, changes: false };
-    let report = answer(&paper, &spec, &plan, asked, None, || outcome::execute(&plan, &ui, None))?;
+    let report = answer(&runner, &spec, &plan, asked, None, || outcome::execute(&plan, &ui, None))?;
     let found = EstimateResult::from_run(report.result).ok_or_else(|| Failure::usage("this run has no prediction"))?;
     found.to_json().map_err(|error| Failure::usage(error.to_string()))
 }

@@ -19,10 +19,10 @@ use crate::ui::Ui;
 pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.page.html))?;
     let of = args.of;
-    let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
-    let paper = || dry_runner().with_workspaces_of(&workspaces);
+    let workspaces = Workspaces::new(args.workspaces.cudnn, args.dry_run.model.python.as_deref(), ui)?;
+    let runner = || dry_runner().with_workspaces_of(&workspaces);
     let session = dry_runner().session(spec)?;
-    if spec.parallel.data_parallel.is_some() {
+    if spec.parallel.ranks.data_parallel.is_some() {
         // What does not go together is refused before the search.
         let one = if of == Quantity::Batch { spec.sized(of, Some(1)) } else { spec.clone() };
         dry_runner().divided(&one)?;
@@ -44,19 +44,19 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         // A spinner: the number of runs is not known.
         let progress = Progress::new(ui, 0);
         let on_run = &|size| progress.set(0, format!("{of} {size}"));
-        Search { of, spec: spec.clone(), maximum, paper: paper(), on_run }.largest(budget_bytes)?
+        Search { of, spec: spec.clone(), maximum, runner: runner(), on_run }.largest(budget_bytes)?
     };
     warnings::tell(found.deviations, ui);
     let tries = match found.fit.largest {
         Some(_) => None,
-        None => Some(tries::that_fit(paper(), &spec.sized(of, Some(1)), budget_bytes)?),
+        None => Some(tries::that_fit(runner(), &spec.sized(of, Some(1)), budget_bytes)?),
     };
     let found = FitResult {
         settings,
         model: format!("{}: {}", session.name(), session.description()),
         warnings: warnings::all(&session.warnings(), found.deviations),
         premises: session.premises.into_iter().filter(|premise| premise.name != of.premise()).collect(),
-        card: cards::of_gpu(spec.device.gpu),
+        card: cards::of_gpu(spec.card.gpu),
         largest_with_least_context: found.perhaps.or(found.fit.largest),
         tries,
         notes: spec.notes().into_iter().map(String::from).collect(),

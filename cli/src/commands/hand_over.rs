@@ -42,8 +42,8 @@ impl Files {
     ///
     /// # Errors
     /// Those of dry runs.
-    pub(super) fn of_plan(folder: &Path, paper: &DryRunner<'_>, best: &Planned) -> Result<Self> {
-        let mut made = HandOver::of_plan(paper, &best.spec, &heading(best))?;
+    pub(super) fn of_plan(folder: &Path, runner: &DryRunner<'_>, best: &Planned) -> Result<Self> {
+        let mut made = HandOver::of_plan(runner, &best.spec, &heading(best))?;
         let purpose = "vramlab predict --config".into();
         let own = HandedFile {
             name: OWN.into(),

@@ -164,8 +164,8 @@ fn check_files(command: &Command) -> Result<()> {
             let word: Vec<&PathBuf> = word.iter().collect();
             all(&word, &[Kind::Config, Kind::Exported, Kind::Directory, Kind::Diffusers], "a network")
         }
-        Command::Fit(args) => model(&args.paper.model.spec.model_file),
-        Command::Plan(args) => model(&args.paper.model.spec.model_file),
+        Command::Fit(args) => model(&args.dry_run.model.spec.model_file),
+        Command::Plan(args) => model(&args.dry_run.model.spec.model_file),
         Command::Show(args) => model(&args.spec().model.model_file),
         _ => Ok(()),
     }
@@ -183,7 +183,7 @@ fn split(invocation: &Invocation, ui: &Ui) -> Option<Result<Code>> {
     if run.parallel == ParallelSpec::default() || !invocation.axes.is_empty() {
         return None;
     }
-    match (&invocation.cli.command, &run.parallel.devices) {
+    match (&invocation.cli.command, &run.parallel.split.devices) {
         (Command::Train(args), Some(names)) => Some(parallel::train(args, run, names, ui)),
         (Command::Predict(args), Some(names)) => Some(parallel::predict(args, run, names, ui)),
         (Command::Train(args), None) => Some(data_parallel::train(args, run, ui)),

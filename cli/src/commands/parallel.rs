@@ -6,13 +6,14 @@ use lab::huggingface::{AttentionMask, Keep};
 use lab::pipeline::{Cut, PipelineResult, PipelineSettings, Schedule};
 use lab::record::RowsKept;
 use lab::results::{DeviceInfo, OutOfMemoryResult, StageResult, TrainResult};
-use lab::run::{CutList, DeviceList, DeviceName, ModelSpec, ParallelSpec, RunSpec, Session};
+use lab::run::{CutList, DeviceList, DeviceName, ModelSpec, RunSpec, Session};
 use lab::training::{Failed, Progress as Step};
 use memcore::Device;
 use memcore::backend::Meta;
 
-use super::{outcome, plan, warnings, weights};
-use crate::args::{HtmlArgs, OutputArgs, PredictArgs, RecordArgs, TrainArgs, WeightsArgs, config_text};
+use super::weights::{self, Weights};
+use super::{outcome, plan, warnings};
+use crate::args::{HtmlArgs, OutputArgs, PredictArgs, RecordArgs, TrainArgs, config_text};
 use crate::backends;
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
@@ -25,7 +26,7 @@ struct Split<'a> {
     names: &'a DeviceList,
     sessions: Vec<Session>,
     spec: RunSpec,
-    weights: WeightsArgs,
+    weights: Weights,
     schedule: Schedule,
 }
 
@@ -35,10 +36,10 @@ struct Split<'a> {
 /// Settings that cannot work or cannot go together; devices that are absent or fail; files that cannot be written.
 pub(super) fn train(args: &TrainArgs, spec: &RunSpec, names: &DeviceList, ui: &Ui) -> Result<Code> {
     one_device_only(&args.record, &args.page, "--devices names several")?;
-    weights::check(&args.weights)?;
+    weights::check(&args.save)?;
     let (spec, note) = weights::under_its_profile(spec.clone())?;
     keeps_no_output(&spec.model, "--devices")?;
-    let weights = weights::from_spec(&spec, &args.weights);
+    let weights = Weights::new(&spec, &args.save);
     let mut split = Split::from_spec(spec, names, weights, &args.output, ui)?;
     split.sessions.iter_mut().for_each(|session| session.notes.extend(note.clone()));
     split.run(&args.output, ui)
@@ -51,7 +52,7 @@ pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, names: &DeviceList, ui
     }
     one_device_only(&args.record, &args.page, "--devices names several")?;
     keeps_no_output(&spec.model, "--devices")?;
-    let split = Split::from_spec(spec.clone(), names, WeightsArgs::default(), &args.output, ui)?;
+    let split = Split::from_spec(spec.clone(), names, Weights::default(), &args.output, ui)?;
     match split.run(&args.output, ui) {
         // A No is an answer, not an error.
         Err(failure) if failure.code == Code::Check && failure.is_out_of_memory() => {
@@ -104,13 +105,7 @@ pub(super) fn keeps_no_output(model: &ModelSpec, flag: &str) -> Result<()> {
 }
 
 impl<'a> Split<'a> {
-    fn from_spec(
-        spec: RunSpec,
-        names: &'a DeviceList,
-        weights: WeightsArgs,
-        output: &OutputArgs,
-        ui: &Ui,
-    ) -> Result<Self> {
+    fn from_spec(spec: RunSpec, names: &'a DeviceList, weights: Weights, output: &OutputArgs, ui: &Ui) -> Result<Self> {
         spec.check()?;
         if spec.training.schedule.is_some() {
             let problem =
@@ -118,7 +113,7 @@ impl<'a> Split<'a> {
             return Err(Failure::usage(format!("--schedule: {problem}")));
         }
         // In a dry run one card name stands for several cards, each with its memory.
-        let is_dry = spec.device.gpu.is_some() || names.0.iter().all(|name| name.backend == Meta::NAME);
+        let is_dry = spec.card.gpu.is_some() || names.0.iter().all(|name| name.backend == Meta::NAME);
         let rows = if output.destinations().next().is_some() { RowsKept::Every } else { RowsKept::Ends };
         let session = |name: &DeviceName| -> Result<Session> {
             let mut session = plan::session(&if is_dry { spec.alone() } else { spec.on(name, backends::all()) }, ui)?;
@@ -126,18 +121,18 @@ impl<'a> Split<'a> {
             Ok(session)
         };
         let sessions = names.0.iter().map(session).collect::<Result<_>>()?;
-        let schedule = spec.parallel.pipeline_schedule.unwrap_or_default();
+        let schedule = spec.parallel.split.pipeline_schedule.unwrap_or_default();
         Ok(Self { names, sessions, spec, weights, schedule })
     }
 
     fn run(&self, args: &OutputArgs, ui: &Ui) -> Result<Code> {
         let [first, ..] = self.sessions.as_slice() else { return Err(Failure::usage("--devices: none")) };
-        let parallel = &self.spec.parallel;
+        let split = &self.spec.parallel.split;
         let settings = PipelineSettings {
             run: first.run.clone(),
-            micro_batches: parallel.micro_batches.unwrap_or(1),
+            micro_batches: split.micro_batches.unwrap_or(1),
             schedule: self.schedule,
-            cut: parallel.cut.as_ref().map_or(Cut::Balanced, CutList::cut),
+            cut: split.cut.as_ref().map_or(Cut::Balanced, CutList::cut),
         };
         settings.check()?;
         output::check(args.destinations().chain(&self.weights.save))?;
@@ -175,11 +170,9 @@ impl<'a> Split<'a> {
     fn in_force(&self, settings: &PipelineSettings) -> RunSpec {
         let mut spec = self.sessions[0].in_force.clone();
         (spec.device.backend, spec.device.device) = (None, None);
-        spec.parallel = ParallelSpec {
-            micro_batches: Some(settings.micro_batches),
-            pipeline_schedule: Some(settings.schedule),
-            ..self.spec.parallel.clone()
-        };
+        spec.parallel = self.spec.parallel.clone();
+        spec.parallel.split.micro_batches = Some(settings.micro_batches);
+        spec.parallel.split.pipeline_schedule = Some(settings.schedule);
         spec
     }
 

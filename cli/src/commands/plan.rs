@@ -4,8 +4,8 @@ use lab::record::RowsKept;
 use lab::run::{DryRunner, RunSpec, Session, resolve};
 
 use super::snapshot::format_of;
-use super::weights;
-use crate::args::{ExportArgs, HtmlArgs, OutputArgs, PredictArgs, RecordArgs, SnapshotFormat, TrainArgs, WeightsArgs};
+use super::weights::{self, Weights};
+use crate::args::{ExportArgs, HtmlArgs, OutputArgs, PredictArgs, RecordArgs, SnapshotFormat, TrainArgs};
 use crate::backends;
 use crate::destination::Destination;
 use crate::exit::Result;
@@ -30,7 +30,7 @@ pub(super) struct Plan {
     /// Destination of the page.
     pub page: HtmlArgs,
     /// Files of weights and state to begin with and to save.
-    pub weights: WeightsArgs,
+    pub weights: Weights,
 }
 
 /// Makes a session on the devices of this build, and prints remarks on what was chosen.
@@ -54,11 +54,11 @@ impl Plan {
     /// # Errors
     /// Settings that cannot work; an absent device.
     pub(super) fn train(args: &TrainArgs, spec: RunSpec, ui: &Ui) -> Result<Self> {
-        weights::check(&args.weights)?;
+        weights::check(&args.save)?;
         let (spec, note) = weights::under_its_profile(spec)?;
         let mut plan = Self::from_spec(&spec, &args.record, ui)?;
         plan.session.notes.extend(note);
-        Ok(Self { weights: weights::from_spec(&spec, &args.weights), ..plan })
+        Ok(Self { weights: Weights::new(&spec, &args.save), ..plan })
     }
 
     /// Plans `predict`; `spec` is its run, or a point of its scan.
@@ -80,7 +80,7 @@ impl Plan {
             Some(out) => Some((out.clone(), format_of(&out, None)?)),
             None => None,
         };
-        let (page, weights) = (HtmlArgs::default(), WeightsArgs::default());
+        let (page, weights) = (HtmlArgs::default(), Weights::default());
         Ok(Self { spec: spec.clone(), session, events, snapshot, summary, stats, exports, page, weights })
     }
 

@@ -39,7 +39,7 @@ pub(super) fn run(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
 
 /// Refuses settings that leave nothing to plan.
 fn check(args: &PlanArgs, spec: &RunSpec) -> Result<()> {
-    if args.global_batch.is_some() && args.paper.training.spec.batch.is_some() {
+    if args.global_batch.is_some() && args.dry_run.training.spec.batch.is_some() {
         return Err(Failure::usage(
             "--global-batch and --batch: give one; a plan chooses the size of a micro-batch itself",
         ));
@@ -65,11 +65,11 @@ fn on_one(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         settings,
         model: format!("{}: {}", session.name(), session.description()),
         warnings: warnings::all(session.network.warnings(), deviations),
-        card: cards::of_gpu(spec.device.gpu),
+        card: cards::of_gpu(spec.card.gpu),
         speeds_of: card.title.into(),
         budget_bytes,
         global_batch: session.run.batch,
-        cards: spec.parallel.data_parallel.unwrap_or(1),
+        cards: spec.parallel.ranks.data_parallel.unwrap_or(1),
         faster: plan.faster().map(planned),
         best: plan.best.as_ref().map(planned),
         hand_over,
@@ -90,13 +90,13 @@ fn on_each(names: &str, args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code
     let prices = args.prices.as_deref().map(prices).transpose()?.unwrap_or_default();
     let gpus = named(names)?;
     let progress = Progress::new(ui, gpus.len() as u64);
-    let number = spec.parallel.data_parallel.unwrap_or(1);
+    let number = spec.parallel.ranks.data_parallel.unwrap_or(1);
     let (mut plans, mut of_first) = (Vec::new(), None);
     for (done, &card) in gpus.iter().enumerate() {
         progress.set(done as u64, card.title);
         let gpu = Some(Gpu::of_card(card));
         let mut on_card = spec.clone();
-        on_card.device.gpu = gpu;
+        on_card.card.gpu = gpu;
         let Searched { session, plan, budget_bytes, .. } = search(args, &on_card, false, ui)?;
         let price = prices.get(card.name).copied();
         plans.push(CardPlan::new(
@@ -138,18 +138,18 @@ struct Searched {
 }
 
 fn search(args: &PlanArgs, spec: &RunSpec, with_front: bool, ui: &Ui) -> Result<Searched> {
-    let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
-    let paper = dry_runner().with_workspaces_of(&workspaces);
-    let session = paper.session(spec)?;
+    let workspaces = Workspaces::new(args.workspaces.cudnn, args.dry_run.model.python.as_deref(), ui)?;
+    let runner = dry_runner().with_workspaces_of(&workspaces);
+    let session = runner.session(spec)?;
     let budget_bytes = session.target.budget_bytes()?.ok_or_else(|| {
         Failure::usage("plan: for what? Name a card or a size with --gpu, several cards with --gpus, or a size with --memory-limit")
     })?;
-    let (card, sheet) = speeds::of_card_or_other(spec.device.gpu)?;
+    let (card, sheet) = speeds::of_card_or_other(spec.card.gpu)?;
     let speed = Speed::from_data_sheet(&sheet, card.sm);
-    let planner = Planner { paper, spec, session: &session, speed, allowed: args.allowed(), with_front };
+    let planner = Planner { runner, spec, session: &session, speed, allowed: args.allowed(), with_front };
     let plan = planner.plan()?;
     let files = match (&args.hand_over, &plan.best) {
-        (Some(folder), Some(best)) => Some(Files::of_plan(folder, &planner.paper, best)?),
+        (Some(folder), Some(best)) => Some(Files::of_plan(folder, &planner.runner, best)?),
         _ => None,
     };
     Ok(Searched { session, plan, budget_bytes, card, files })

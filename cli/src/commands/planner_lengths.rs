@@ -25,7 +25,7 @@ pub(super) fn run(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     let multiple = pad_to_multiple_of.map_or(1, |multiple| multiple as usize);
     let lengths = lengths::read(file, column.as_deref())?.collated(spec.model.sequence, multiple);
     let pack = args.lengths.packed();
-    let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
+    let workspaces = Workspaces::new(args.workspaces.cudnn, args.dry_run.model.python.as_deref(), ui)?;
     let runs = dry_runner().with_workspaces_of(&workspaces);
     let mut of_longest = spec.clone();
     of_longest.model.sequence.get_or_insert(lengths.longest().max(pack.unwrap_or(1)));
@@ -54,7 +54,7 @@ pub(super) fn run(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         settings,
         model: format!("{}: {}", session.name(), session.description()),
         warnings: warnings::all(session.network.warnings(), deviations),
-        card: cards::of_gpu(spec.device.gpu),
+        card: cards::of_gpu(spec.card.gpu),
         budget_bytes: session.target.budget_bytes()?,
         notes: spec.notes().into_iter().map(String::from).collect(),
         premises: session.premises.into_iter().filter(|premise| premise.name != "tokens").collect(),

@@ -58,10 +58,10 @@ fn is_of_a_file(spec: &RunSpec) -> bool {
 
 /// Predicts a network of this program by a dry run. `origin`: a sentence on where the network comes from.
 fn built_in(args: &PredictArgs, spec: &RunSpec, origin: Option<String>, ui: &Ui) -> Result<Code> {
-    let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
-    let paper = dry_runner().with_workspaces_of(&workspaces);
+    let workspaces = Workspaces::new(args.workspaces.cudnn, args.dry_run.model.python.as_deref(), ui)?;
+    let runner = dry_runner().with_workspaces_of(&workspaces);
     let (chosen, checkpoints) = match &args.checkpoint_budget {
-        Some(budget) => within(budget.0, spec, &paper)?,
+        Some(budget) => within(budget.0, spec, &runner)?,
         None => (spec.clone(), None),
     };
     let spec = &chosen;
@@ -79,7 +79,7 @@ fn built_in(args: &PredictArgs, spec: &RunSpec, origin: Option<String>, ui: &Ui)
         plan
     };
     let asked = Asked { in_full, changes: true };
-    let mut report = answer(&paper, spec, &plan, asked, origin, || train::measured(&plan, &args.output, ui))?;
+    let mut report = answer(&runner, spec, &plan, asked, origin, || train::measured(&plan, &args.output, ui))?;
     if let Some(found) = &mut report.result.prediction {
         found.checkpoints = checkpoints;
     }
@@ -101,7 +101,7 @@ pub(super) struct Asked {
 /// # Errors
 /// Those of dry runs, except a lack of memory: that is in the report.
 pub(super) fn answer(
-    paper: &DryRunner<'_>,
+    runner: &DryRunner<'_>,
     spec: &RunSpec,
     plan: &Plan,
     asked: Asked,
@@ -111,10 +111,10 @@ pub(super) fn answer(
     let (ran, needs) = beside(
         || -> Result<_> {
             let report = run()?;
-            let needs_peak = report.failure.as_ref().map(|_| paper.peak(spec)).transpose()?;
+            let needs_peak = report.failure.as_ref().map(|_| runner.peak(spec)).transpose()?;
             Ok((report, needs_peak))
         },
-        || with_enough_memory(paper, spec, &plan.session, asked.in_full),
+        || with_enough_memory(runner, spec, &plan.session, asked.in_full),
     );
     let ((mut report, needs_peak), (needs, mut techniques)) = (ran?, needs?);
     let needs = of_run(needs, &report);
@@ -124,10 +124,10 @@ pub(super) fn answer(
     report.deviations = needs.unaccounted(report.deviations);
     report.result.warnings = warnings::all(&plan.session.warnings(), report.deviations);
     if asked.changes {
-        report.result.tries = tries::of_predicted(paper, spec, &plan.session, &needs)?;
+        report.result.tries = tries::of_predicted(runner, spec, &plan.session, &needs)?;
     }
     let in_words = |deviations| warnings::all(&[], deviations);
-    let found = prediction(spec, paper, &needs, needs_peak)?;
+    let found = prediction(spec, runner, &needs, needs_peak)?;
     report.result.prediction = Some(Prediction {
         local_peaks: report.peaks.take(),
         techniques: techniques.iter().map(|one| one.result(in_words)).collect(),
@@ -142,15 +142,15 @@ pub(super) fn answer(
 ///
 /// # Errors
 /// A run that takes more with every block computed again, or that has no blocks; those of dry runs.
-fn within(budget: u64, spec: &RunSpec, paper: &DryRunner<'_>) -> Result<(RunSpec, Option<Checkpoints>)> {
+fn within(budget: u64, spec: &RunSpec, runner: &DryRunner<'_>) -> Result<(RunSpec, Option<Checkpoints>)> {
     if spec.model.checkpoint.is_some() {
         return Err(Failure::usage("--checkpoint-budget chooses the blocks: leave --checkpoint out"));
     }
-    let speed = speeds::of_gpu(spec.device.gpu)?;
-    let Some(choice) = paper.checkpoints_within(spec, speed, Some(budget))? else {
+    let speed = speeds::of_gpu(spec.card.gpu)?;
+    let Some(choice) = runner.checkpoints_within(spec, speed, Some(budget))? else {
         let mut every = spec.clone();
         every.model.checkpoint = Some(Recompute::Blocks);
-        let least = paper.figures(&every)?.reserved_bytes;
+        let least = runner.figures(&every)?.reserved_bytes;
         if least <= budget {
             let problem = format!(
                 "the network has no numbered blocks; with --checkpoint blocks the run reserves {}",
@@ -164,7 +164,7 @@ fn within(budget: u64, spec: &RunSpec, paper: &DryRunner<'_>) -> Result<(RunSpec
             short(least)
         )));
     };
-    let beside = paper.beside_others(&choice, speed, budget)?;
+    let beside = runner.beside_others(&choice, speed, budget)?;
     Ok((choice.spec, Some(beside)))
 }
 
@@ -191,20 +191,20 @@ pub(super) fn answered(is_no: bool, delivered: Result<Code>) -> Result<Code> {
 /// Those of a dry run with expandable segments.
 pub(super) fn prediction(
     spec: &RunSpec,
-    paper: &DryRunner<'_>,
+    runner: &DryRunner<'_>,
     needs: &Figures,
     needs_peak: Option<PeakResult>,
 ) -> Result<Prediction> {
     let expandable = match needs.is_fragmented() {
-        true => paper.with_expandable_segments(spec)?,
+        true => runner.with_expandable_segments(spec)?,
         false => None,
     };
     let uses = spec.uses(needs.with_cudnn.is_some());
     Ok(Prediction {
-        card: cards::of_gpu(spec.device.gpu),
+        card: cards::of_gpu(spec.card.gpu),
         budget_bytes: needs.room.map(|room| room.budget_bytes),
         fits: needs.fits_surely(),
-        on_card: OnCard::new(Held::from(needs), spec.device.gpu.and_then(Gpu::card), uses),
+        on_card: OnCard::new(Held::from(needs), spec.card.gpu.and_then(Gpu::card), uses),
         with_cudnn: needs.with_cudnn,
         needs: NeedsResult::from(needs),
         needs_peak,
@@ -226,16 +226,16 @@ pub(super) fn judge(failure: &mut Option<Failure>, needs: &Figures) {
 
 /// The run with enough memory, and in full the table of techniques, one of which it is.
 fn with_enough_memory(
-    paper: &DryRunner<'_>,
+    runner: &DryRunner<'_>,
     spec: &RunSpec,
     session: &Session,
     in_full: bool,
 ) -> Result<(Figures, Vec<Technique>)> {
-    let techniques = if in_full { techniques(paper, spec, session)? } else { Vec::new() };
+    let techniques = if in_full { techniques(runner, spec, session)? } else { Vec::new() };
     let known = techniques.iter().find(|one| one.name == AS_IT_IS).and_then(|one| one.figures.as_ref().ok().copied());
     let figures = match known {
         Some(figures) => figures,
-        None => paper.figures(spec)?,
+        None => runner.figures(spec)?,
     };
     Ok((figures, techniques))
 }

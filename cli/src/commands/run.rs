@@ -229,7 +229,7 @@ fn targets(asked: &Asked, chosen: &[&'static dyn Experiment], ui: &Ui) -> Result
         remarks.iter().for_each(|remark| ui.remark(remark));
         Ok(target)
     };
-    let Some(names) = &asked.spec.parallel.devices else { return Ok(vec![target(&asked.spec)?]) };
+    let Some(names) = &asked.spec.parallel.split.devices else { return Ok(vec![target(&asked.spec)?]) };
     let spreads = |e: &&&dyn Experiment| e.sizes().iter().any(|size| size.name == DEVICES);
     if let Some(other) = chosen.iter().find(|e| !spreads(e)) {
         return Err(Failure::usage(format!("--devices: {} runs on one device (--backend, --device)", other.name())));
@@ -258,7 +258,7 @@ fn one(experiment: &dyn Experiment, place: &str, asked: &Asked, targets: &[Targe
     let open = || watch.open(target);
     let all: Vec<_> = targets.iter().map(|target| || watch.open(target)).collect();
     let named: Vec<&dyn Fn() -> lab::Result<Device>> = all.iter().map(|open| open as _).collect();
-    let places = if asked.spec.parallel.devices.is_some() { &named[..] } else { &[] };
+    let places = if asked.spec.parallel.split.devices.is_some() { &named[..] } else { &[] };
     let setup = Setup {
         open: &open,
         places,
@@ -315,7 +315,7 @@ impl Watch {
 fn stands_for(spec: &RunSpec, workspace_bytes: u64) -> Option<String> {
     let like = spec.like();
     let profile = Profile::named(&like).filter(|_| spec.is_torch())?;
-    let (card, others) = match spec.device.gpu.and_then(Gpu::card) {
+    let (card, others) = match spec.card.gpu.and_then(Gpu::card) {
         Some(card) => (format!("the card is the {} ({like})", card.title), ""),
         None if like == DEFAULT_PROFILE => (format!("the card is an H100 ({like})"), "; --gpu NAME asks for another"),
         None => (format!("the card is one of {like}"), ""),

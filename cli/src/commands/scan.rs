@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lab::results::{Findings, Point, PointOnCard, Predicted, ScanResult, TrainResult};
-use lab::run::{DeviceSpec, DryRunner, ParallelSpec, RunSpec};
+use lab::run::{DryRunner, ParallelSpec, RunSpec};
 use memcore::backend::Meta;
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ pub(super) fn run(
         ));
     }
     if let Command::Train(args) = &invocation.cli.command
-        && args.weights.save.is_some()
+        && args.save.save.is_some()
     {
         return Err(Failure::usage("--save: it belongs to one run, not to a scan"));
     }
@@ -244,30 +244,30 @@ fn result(invocation: &Invocation, specs: &[RunSpec], done: Vec<Done>, note: Opt
 /// A Python that cannot be asked.
 fn on_card(invocation: &Invocation, specs: &[RunSpec], found: &mut ScanResult, ui: &Ui) -> Result<()> {
     let Command::Predict(args) = &invocation.cli.command else { return Ok(()) };
-    let workspaces = Workspaces::new(args.workspaces.cudnn, args.paper.model.python.as_deref(), ui)?;
-    let paper = dry_runner().with_workspaces_of(&workspaces);
+    let workspaces = Workspaces::new(args.workspaces.cudnn, args.dry_run.model.python.as_deref(), ui)?;
+    let runner = dry_runner().with_workspaces_of(&workspaces);
     for (point, spec) in found.results.iter_mut().zip(specs) {
-        point.on_card = of_point(spec, &paper, &point.run);
+        point.on_card = of_point(spec, &runner, &point.run);
     }
     Ok(())
 }
 
 /// What a point takes on the card; `None` without a limit, and if its batch alone is beyond any device.
-fn of_point(spec: &RunSpec, paper: &DryRunner<'_>, run: &TrainResult) -> Option<PointOnCard> {
-    let mut figures = paper.figures(spec).ok()?;
+fn of_point(spec: &RunSpec, runner: &DryRunner<'_>, run: &TrainResult) -> Option<PointOnCard> {
+    let mut figures = runner.figures(spec).ok()?;
     let room = figures.room.as_mut()?;
     if run.out_of_memory.is_some() {
         (room.reserved_bytes, room.surely) = (None, false);
     } else if let Some(peak) = &run.peak {
         figures.with_at_least(peak.bytes, peak.reserved_bytes);
     }
-    prediction(spec, paper, &figures, None).ok().map(|found| PointOnCard::from_prediction(&found))
+    prediction(spec, runner, &figures, None).ok().map(|found| PointOnCard::from_prediction(&found))
 }
 
 /// Predicts the peaks of allocated and reserved bytes by a dry run with enough memory.
 fn predicted_on(spec: &RunSpec, backend: &str) -> Option<Predicted> {
     let mut spec = spec.endless();
-    spec.device = DeviceSpec::default();
+    (spec.card, spec.device, spec.kernels) = <_>::default();
     // In a dry run a backend's own workspaces are selected by its name.
     if spec.profile.like.as_deref() == Some("native") && backend != Meta::NAME {
         spec.profile.like = Some(format!("native:{backend}"));

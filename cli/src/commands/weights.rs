@@ -4,7 +4,7 @@ use lab::run::{BeginSpec, RunSpec};
 use lab::training::{Begin, Continuation, PROFILE_KEY, StateFile, TrainingState};
 
 use super::profile;
-use crate::args::WeightsArgs;
+use crate::args::SaveArgs;
 use crate::destination::Destination;
 use crate::exit::{Failure, Result};
 use crate::mapped_file;
@@ -14,17 +14,25 @@ use crate::output;
 ///
 /// # Errors
 /// Standard output, which is for text.
-pub(super) fn check(args: &WeightsArgs) -> Result<()> {
+pub(super) fn check(args: &SaveArgs) -> Result<()> {
     match &args.save {
         Some(Destination::Stdout) => Err(Failure::usage("--save: needs a file")),
         _ => Ok(()),
     }
 }
 
-/// Combines the beginning of a run, which a file or a scan may also set, with the destination of its state.
-pub(super) fn from_spec(spec: &RunSpec, args: &WeightsArgs) -> WeightsArgs {
-    let BeginSpec { load, resume } = spec.begin.clone();
-    WeightsArgs { load, resume, save: args.save.clone() }
+/// The files that a training begins with and ends in.
+#[derive(Default)]
+pub(super) struct Weights {
+    begin: BeginSpec,
+    /// Destination of the state.
+    pub(super) save: Option<Destination>,
+}
+
+impl Weights {
+    pub(super) fn new(spec: &RunSpec, args: &SaveArgs) -> Self {
+        Self { begin: spec.begin.clone(), save: args.save.clone() }
+    }
 }
 
 /// Trains from the beginning that was requested, which `train` receives. Returns the result, and the final state if requested.
@@ -32,10 +40,10 @@ pub(super) fn from_spec(spec: &RunSpec, args: &WeightsArgs) -> WeightsArgs {
 /// # Errors
 /// A file to begin with that is not a state or weights, or is damaged.
 pub(super) fn train<T>(
-    args: &WeightsArgs,
+    weights: &Weights,
     train: impl FnOnce(&mut Continuation<'_>) -> T,
 ) -> Result<(T, Option<TrainingState>)> {
-    let WeightsArgs { load, resume, save } = args;
+    let Weights { begin: BeginSpec { load, resume }, save } = weights;
     let path = resume.as_deref().or(load.as_deref());
     let mapped = path.map(mapped_file::map).transpose()?;
     let file = match (path, &mapped) {

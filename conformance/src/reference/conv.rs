@@ -45,7 +45,7 @@ pub(super) fn conv2d(m: &mut Memory, k: &Conv2d) -> Result<()> {
     m.write(&k.out, &out)
 }
 
-pub(super) fn input_grad(m: &mut Memory, k: &Conv2dInputGrad) -> Result<()> {
+pub(super) fn conv2d_input_grad(m: &mut Memory, k: &Conv2dInputGrad) -> Result<()> {
     let (grad, w) = (m.floats(&k.grad)?, m.floats(&k.weight)?);
     let mut out = vec![0.0; k.out.numel()];
     let add = |ix: usize, iw: usize, iy: usize| out[ix] += grad[iy] * w[iw];
@@ -53,7 +53,7 @@ pub(super) fn input_grad(m: &mut Memory, k: &Conv2dInputGrad) -> Result<()> {
     m.write(&k.out, &out)
 }
 
-pub(super) fn weight_grad(m: &mut Memory, k: &Conv2dWeightGrad) -> Result<()> {
+pub(super) fn conv2d_weight_grad(m: &mut Memory, k: &Conv2dWeightGrad) -> Result<()> {
     let (x, grad) = (m.floats(&k.x)?, m.floats(&k.grad)?);
     let mut out = vec![0.0; k.out.numel()];
     let add = |ix: usize, iw: usize, iy: usize| out[iw] += grad[iy] * x[ix];

@@ -138,49 +138,7 @@ impl Backend for Reference {
 
     fn launch(&self, call: &KernelCall) -> Result<()> {
         let m = &mut *self.memory();
-        match call {
-            KernelCall::Fill(k) => elementwise::fill(m, k),
-            KernelCall::Copy(k) => elementwise::copy(m, k),
-            KernelCall::Random(k) => random::random(m, k),
-            KernelCall::Unary(k) => elementwise::unary(m, k),
-            KernelCall::UnaryGrad(k) => elementwise::unary_grad(m, k),
-            KernelCall::Binary(k) => elementwise::binary(m, k),
-            KernelCall::Ternary(k) => elementwise::ternary(m, k),
-            KernelCall::Select(k) => elementwise::select(m, k),
-            KernelCall::MaskedFill(k) => elementwise::masked_fill(m, k),
-            KernelCall::Triangle(k) => elementwise::triangle(m, k),
-            KernelCall::Reduce(k) => reduce::reduce(m, k),
-            KernelCall::Matmul(k) => matmul::matmul(m, k),
-            KernelCall::Conv2d(k) => conv::conv2d(m, k),
-            KernelCall::Conv2dInputGrad(k) => conv::input_grad(m, k),
-            KernelCall::Conv2dWeightGrad(k) => conv::weight_grad(m, k),
-            KernelCall::Pool2d(k) => pool::pool2d(m, k),
-            KernelCall::Pool2dGrad(k) => pool::pool2d_grad(m, k),
-            KernelCall::Softmax(k) => softmax::softmax(m, k),
-            KernelCall::SoftmaxGrad(k) => softmax::softmax_grad(m, k),
-            KernelCall::LayerNorm(k) => norm::layer_norm(m, k),
-            KernelCall::LayerNormGrad(k) => norm::layer_norm_grad(m, k),
-            KernelCall::RmsNorm(k) => norm::rms_norm(m, k),
-            KernelCall::RmsNormGrad(k) => norm::rms_norm_grad(m, k),
-            KernelCall::BatchNorm(k) => norm::batch_norm(m, k),
-            KernelCall::BatchNormGrad(k) => norm::batch_norm_grad(m, k),
-            KernelCall::NllLoss(k) => loss::nll_loss(m, k),
-            KernelCall::NllLossGrad(k) => loss::nll_loss_grad(m, k),
-            KernelCall::Gather(k) => index::gather(m, k),
-            KernelCall::ScatterAdd(k) => index::scatter_add(m, k),
-            KernelCall::Dropout(k) => random::dropout(m, k),
-            KernelCall::DropoutGrad(k) => random::dropout_grad(m, k),
-            KernelCall::SgdStep(k) => optim::sgd_step(m, k),
-            KernelCall::AdamStep(k) => optim::adam_step(m, k),
-            KernelCall::Unscale(k) => optim::unscale(m, k),
-            KernelCall::UpdateScale(k) => optim::update_scale(m, k),
-            KernelCall::Rope(k) => attention::rope(m, k),
-            KernelCall::Attention(k) => attention::attention(m, k),
-            KernelCall::AttentionGrad(k) => attention::attention_grad(m, k),
-            KernelCall::QuantizeInt8(k) => quant::quantize(m, k),
-            KernelCall::DequantizeInt8(k) => quant::dequantize(m, k),
-            KernelCall::MatmulInt8(k) => quant::matmul(m, k),
-        }
+        memcore::by_family!(call, m)
     }
 
     fn synchronize(&self) -> Result<()> {

@@ -5,7 +5,7 @@ use memcore::backend::kernel::{DequantizeInt8, MatmulInt8, QuantizeInt8};
 
 use super::Memory;
 
-pub(super) fn quantize(m: &mut Memory, k: &QuantizeInt8) -> Result<()> {
+pub(super) fn quantize_int8(m: &mut Memory, k: &QuantizeInt8) -> Result<()> {
     let x = m.floats(&k.x)?;
     let n = k.x.dims()[1];
     let (mut out, mut scales) = (Vec::with_capacity(x.len()), Vec::new());
@@ -21,14 +21,14 @@ pub(super) fn quantize(m: &mut Memory, k: &QuantizeInt8) -> Result<()> {
     m.write(&k.scale, &scales)
 }
 
-pub(super) fn dequantize(m: &mut Memory, k: &DequantizeInt8) -> Result<()> {
+pub(super) fn dequantize_int8(m: &mut Memory, k: &DequantizeInt8) -> Result<()> {
     let (x, scale) = (m.floats(&k.x)?, m.floats(&k.scale)?);
     let n = k.x.dims()[1];
     let out: Vec<f64> = x.iter().enumerate().map(|(at, x)| x * scale[at / n]).collect();
     m.write(&k.out, &out)
 }
 
-pub(super) fn matmul(m: &mut Memory, k: &MatmulInt8) -> Result<()> {
+pub(super) fn matmul_int8(m: &mut Memory, k: &MatmulInt8) -> Result<()> {
     let (x, weight, scale) = (m.floats(&k.x)?, m.floats(&k.weight)?, m.floats(&k.scale)?);
     let bias = m.optional(&k.bias)?;
     let (inner, n) = (k.x.dims()[1], k.weight.dims()[0]);

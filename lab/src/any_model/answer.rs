@@ -56,8 +56,8 @@ fn in_a_line(text: &str) -> String {
 
 fn prediction(found: &RehearsalResult, spec: &RunSpec, needs: (u64, u64), rank: &RehearsedRank) -> Prediction {
     let (allocated_bytes, reserved_bytes) = needs;
-    let card = spec.device.gpu.and_then(Gpu::card);
-    let limited = spec.device.gpu.is_some();
+    let card = spec.card.gpu.and_then(Gpu::card);
+    let limited = spec.card.gpu.is_some();
     let fits = found.fits.filter(|_| limited);
     let missing_bytes = found.with_memory_enough.as_ref().filter(|_| fits == Some(false)).map(|more| more.missing);
     Prediction {

@@ -8,6 +8,7 @@ use lab_base::error::{Error, Result};
 use lab_imports::huggingface::Configuration;
 use lab_imports::published;
 use lab_models::{LORA_SWITCHES, TUNING_FIELDS};
+use lab_training::OptimizerKind;
 use serde_json::{Value, json};
 
 use super::hub_cache::in_hub_cache;
@@ -76,12 +77,13 @@ pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
             ),
         ));
     }
+    let optimizer = spec.training.optimizer.unwrap_or(OptimizerKind::AdamW);
     Ok(json!({
         "model": word,
         "config": configuration(word, spec).unwrap_or_default(),
         "batch": spec.training.batch.unwrap_or(1),
         "steps": spec.training.steps.map_or(MOST_STEPS, |steps| steps as u64),
-        "optimizer": text("optimizer").unwrap_or("adamw"),
+        "optimizer": [optimizer.class(), optimizer.arguments()],
         "optimizer_impl": text("optimizer-impl"),
         "precision": text("precision"),
         "accumulate": fields.get("accumulate"),
@@ -172,7 +174,7 @@ mod tests {
             ("batch", json!(4)),
             ("steps", json!(MOST_STEPS)),
             ("sequence", json!(512)),
-            ("optimizer", json!("sgd")),
+            ("optimizer", json!(["torch.optim.SGD", "lr=1e-3"])),
             ("precision", json!("autocast-bf16")),
             ("accumulate", json!(2)),
             ("checkpoint", json!("blocks")),
@@ -195,7 +197,7 @@ mod tests {
         assert_eq!((&made["bits"], &made["freeze"]), (&json!(8), &json!("*,!head")));
         assert_eq!(options("config.json", &spec(json!({ "loss": "chunked:4" }))).unwrap()["loss"], json!("chunked:4"));
         let plain = options("config.json", &RunSpec::default()).unwrap();
-        assert_eq!((plain["batch"].as_u64(), plain["optimizer"].as_str()), (Some(1), Some("adamw")));
+        assert_eq!((plain["batch"].as_u64(), &plain["optimizer"]), (Some(1), &json!(["torch.optim.AdamW", "lr=1e-4"])));
     }
 
     #[test]

@@ -71,15 +71,15 @@ fn allocator(spec: &RunSpec) -> Option<Change> {
 
 /// What ranks divide besides the batch.
 fn ranks(spec: &RunSpec) -> Vec<Change> {
-    let parallel = &spec.parallel;
-    if parallel.data_parallel.is_none_or(|ranks| ranks < 2) {
+    let ranks = &spec.parallel.ranks;
+    if ranks.data_parallel.is_none_or(|ranks| ranks < 2) {
         return Vec::new();
     }
     let mut changes = Vec::new();
-    if parallel.zero.is_none() && parallel.gradient_as_bucket_view.is_none() {
+    if ranks.zero.is_none() && !ranks.gradient_as_bucket_view {
         let line = "DistributedDataParallel(…, gradient_as_bucket_view=True)";
         changes.push(Change::new((Axis::Buckets, size::LINE), "gradients in their buckets", line, |spec| {
-            spec.parallel.gradient_as_bucket_view = Some(true);
+            spec.parallel.ranks.gradient_as_bucket_view = true;
         }));
     }
     let stages = [
@@ -87,10 +87,10 @@ fn ranks(spec: &RunSpec) -> Vec<Change> {
         "DeepSpeed: \"zero_optimization\": {\"stage\": 2}",
         "DeepSpeed: \"zero_optimization\": {\"stage\": 3}; FSDP2 takes more",
     ];
-    for (stage, line) in (1_u8..).zip(stages).filter(|(stage, _)| *stage > parallel.zero.unwrap_or(0)) {
+    for (stage, line) in (1_u8..).zip(stages).filter(|(stage, _)| *stage > ranks.zero.unwrap_or(0)) {
         let size = size::SPLIT + u32::from(stage);
         changes.push(Change::new((Axis::Zero, size), format!("ZeRO-{stage}"), line, move |spec| {
-            (spec.parallel.zero, spec.parallel.gradient_as_bucket_view) = (Some(stage), None);
+            (spec.parallel.ranks.zero, spec.parallel.ranks.gradient_as_bucket_view) = (Some(stage), false);
         }));
     }
     changes

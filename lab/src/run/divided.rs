@@ -31,15 +31,15 @@ impl Divided {
     /// [`Error::Usage`] naming a field that cannot be combined with the division.
     pub fn from_spec(spec: &RunSpec, session: Session) -> Result<Self> {
         spec.check()?;
-        let parallel = &spec.parallel;
-        let stage = parallel.zero.and_then(|stage| Stage::ALL.get(usize::from(stage)).copied()).unwrap_or_default();
+        let ranks = &spec.parallel.ranks;
+        let stage = ranks.zero.and_then(|stage| Stage::ALL.get(usize::from(stage)).copied()).unwrap_or_default();
         check(spec, &session, stage)?;
         let settings = DataParallelSettings {
-            ranks: parallel.data_parallel.unwrap_or(1),
+            ranks: ranks.data_parallel.unwrap_or(1),
             stage,
-            master_weights: parallel.zero.is_some() && session.run.trained_dtype() != DType::F32,
-            gradient_as_bucket_view: parallel.gradient_as_bucket_view.unwrap_or(false),
-            sync_each: parallel.sync_each.unwrap_or(false),
+            master_weights: ranks.zero.is_some() && session.run.trained_dtype() != DType::F32,
+            gradient_as_bucket_view: ranks.gradient_as_bucket_view,
+            sync_each: ranks.sync_each,
             run: session.run.clone(),
         };
         settings.check()?;

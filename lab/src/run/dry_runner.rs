@@ -15,7 +15,7 @@ use super::choices::AllocatorName;
 use super::divided::Divided;
 use super::drawn::Drawn;
 use super::figures::{Figures, Room};
-use super::noted::{Known, Noted, Part};
+use super::request_cache::{Known, Part, RequestCache};
 use super::requests::Served;
 use super::resolve::{resolve, target};
 use super::session::{Session, flow, taken};
@@ -31,7 +31,7 @@ pub struct DryRunner<'a> {
     pub backends: &'static [Entry],
     /// True if a stop was requested.
     pub stop: &'a (dyn Fn() -> bool + Sync),
-    noted: Noted<'a>,
+    request_cache: RequestCache<'a>,
     /// Who knows workspaces of cuDNN; nobody by default.
     pub(super) workspaces: Option<&'a dyn KnowsWorkspaces>,
 }
@@ -51,7 +51,7 @@ const SERVED_FOR_ONE: usize = 16;
 impl<'a> DryRunner<'a> {
     /// Makes dry runs with these backends until a stop is requested.
     pub fn new(backends: &'static [Entry], stop: &'a (dyn Fn() -> bool + Sync)) -> Self {
-        Self { backends, stop, noted: Noted::new(backends, stop), workspaces: None }
+        Self { backends, stop, request_cache: RequestCache::new(backends, stop), workspaces: None }
     }
 
     /// Counts the workspaces of cuDNN that somebody knows.
@@ -65,13 +65,13 @@ impl<'a> DryRunner<'a> {
     /// # Errors
     /// Fields that cannot be written.
     pub fn drawing(mut self, spec: &RunSpec, session: &'a Session) -> Result<Self> {
-        self.noted.draw(spec, session)?;
+        self.request_cache.draw(spec, session)?;
         Ok(self)
     }
 
     /// The run that was to be drawn; `None` if it was not. Then [`Session::drawn_until_it_repeats`] draws it.
     pub fn drawn(&self) -> Option<Drawn> {
-        self.noted.drawn()
+        self.request_cache.drawn()
     }
 
     /// What the run needs with enough memory.
@@ -177,13 +177,13 @@ impl<'a> DryRunner<'a> {
     }
 
     /// Returns the peaks of allocated and reserved memory within the limit, `None` if memory runs out; and the number of allocations made for it.
-    pub(super) fn in_what_there_is(&self, spec: &RunSpec) -> Result<(Option<Needs>, u64)> {
+    pub(super) fn within_limit(&self, spec: &RunSpec) -> Result<(Option<Needs>, u64)> {
         let Taken { needs, work, .. } = self.taken_by(spec, Part::UntilFlat)?;
         Ok((needs, work))
     }
 
     /// The same for the first steps: the whole run takes no less.
-    pub(super) fn in_its_beginning(&self, spec: &RunSpec) -> Result<(Option<Needs>, u64)> {
+    pub(super) fn first_steps_within_limit(&self, spec: &RunSpec) -> Result<(Option<Needs>, u64)> {
         let Taken { needs, work, .. } = self.taken_by(spec, Part::First(FILLED))?;
         Ok((needs, work))
     }
@@ -193,12 +193,12 @@ impl<'a> DryRunner<'a> {
         let (target, _) = target(spec, self.backends)?;
         let room = target.budget_bytes()?;
         let (known, work) = match target.is_on_paper() {
-            true => self.noted.requests(spec, room)?,
-            false => (Known::Other, 0),
+            true => self.request_cache.requests(spec, room)?,
+            false => (Known::NotReplayable, 0),
         };
         match known {
             Known::All(course, deviations) => {
-                let served = self.noted.served((spec, room, part), || {
+                let served = self.request_cache.served((spec, room, part), || {
                     let allocator = &mut *target.allocator()?;
                     match part {
                         Part::UntilFlat => course.until_flat(allocator),
@@ -211,8 +211,8 @@ impl<'a> DryRunner<'a> {
                 };
                 Ok(Taken { needs, deviations, work: work + (requests / SERVED_FOR_ONE) as u64 })
             }
-            Known::MoreThan(_) => Ok(Taken { needs: None, deviations: Deviations::default(), work }),
-            Known::Other => self.trained(spec, part),
+            Known::Exceeds(_) => Ok(Taken { needs: None, deviations: Deviations::default(), work }),
+            Known::NotReplayable => self.trained(spec, part),
         }
     }
 
@@ -238,7 +238,7 @@ impl<'a> DryRunner<'a> {
             Part::UntilFlat => session.most_steps(),
             Part::First(steps) => steps.min(session.most_steps()),
         };
-        if spec.parallel.data_parallel.is_some() {
+        if spec.parallel.ranks.data_parallel.is_some() {
             let divided = self.divided(spec)?;
             let devices = divided.open(true)?;
             let trained = divided.train_until_flat(&devices, steps(&divided.session), self.stop);
@@ -277,11 +277,11 @@ impl<'a> DryRunner<'a> {
     /// Contents of memory at the peak, with enough memory.
     pub fn peak(&self, spec: &RunSpec) -> Result<PeakResult> {
         let spec = spec.endless();
-        if spec.parallel.data_parallel.is_some() {
+        if spec.parallel.ranks.data_parallel.is_some() {
             return Ok(PeakResult::of_device(&self.device_after(&spec)?));
         }
         let highest = self.taken_by(&spec, Part::UntilFlat)?.needs.map(|needs| needs.allocated_bytes);
-        if let Some(known) = self.noted.peak_of(&spec, highest) {
+        if let Some(known) = self.request_cache.peak_of(&spec, highest) {
             return Ok(known);
         }
         let session = self.session(&spec)?;

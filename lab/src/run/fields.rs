@@ -200,7 +200,7 @@ impl RunSpec {
             ("eval-every", shape.eval_every, MAX_SIZE),
             ("eval-batch", shape.eval_batch, MAX_SIZE),
             ("eval-steps", shape.eval_steps, MAX_SIZE),
-            ("data-parallel", parallel.data_parallel, MAX_SIZE),
+            ("data-parallel", parallel.ranks.data_parallel, MAX_SIZE),
         ];
         if let Some((name, size, most)) =
             sizes.iter().find_map(|&(name, size, most)| Some((name, size?, most)).filter(|_| size > Some(most)))
@@ -213,8 +213,8 @@ impl RunSpec {
             ("eval-batch", shape.eval_batch),
             ("eval-steps", shape.eval_steps),
             ("accumulate", training.accumulate),
-            ("micro-batches", parallel.micro_batches),
-            ("data-parallel", parallel.data_parallel),
+            ("micro-batches", parallel.split.micro_batches),
+            ("data-parallel", parallel.ranks.data_parallel),
             ("multiprocessors", self.profile.multiprocessors.map(usize::from)),
         ];
         if let Some((name, _)) = at_least_1.iter().find(|(_, size)| *size == Some(0)) {
@@ -225,7 +225,7 @@ impl RunSpec {
         number("lr", training.lr, |lr| lr >= 0.0, "must not be negative")?;
         number("weight-decay", training.weight_decay, |decay| decay >= 0.0, "must not be negative")?;
         number("clip-grad-norm", training.clip_grad_norm, |norm| norm > 0.0, "must be above 0")?;
-        if parallel.zero.is_some_and(|stage| stage > 3) {
+        if parallel.ranks.zero.is_some_and(|stage| stage > 3) {
             return Err(Error::usage("zero", "there are stages 0 to 3"));
         }
         Ok(())
@@ -339,28 +339,39 @@ mod tests {
         assert_eq!(RunSpec::of_fields(&other.said()).unwrap(), other);
     }
 
+    /// Values of fields that are neither numbers nor switches nor free text, or are compared with others.
+    const VALUES: &str = r#"{
+        "attention": "eager", "checkpoint": "1,3", "checkpoint-save": "mm,attention", "head": "causal-lm", "transformers": "4.51", "keep": "loss",
+        "attention-mask": "padded", "loop": "trainer", "loss": "mean", "batches": "2,1", "lengths": "8,4", "eval-keep": "logits", "ema": "model",
+        "hold": "inputs,loss", "save-on-cpu": "pinned", "optimizer": "adamw", "optimizer-impl": "fused", "freeze": "embed,!head",
+        "lora-target": "q_proj,v_proj", "precision": "autocast-bf16", "zero-grad": "zero", "schedule": "input,forward", "like": "torch-2.8",
+        "cudnn-workspace": 0, "env": ["A=b"], "memory-limit": 1073741824, "alloc-conf": "expandable_segments:True", "allocator": "direct",
+        "gpu": "rtx4090", "backend": "meta", "tf32": "conv", "devices": "meta:0,meta:1", "cut": "1,2", "pipeline-schedule": "gpipe"
+    }"#;
+
+    /// The value of a field that a test sets: its own, or the first of a few plain ones that it takes.
+    fn value_of(name: &str) -> Value {
+        let own: Map<String, Value> = serde_json::from_str(VALUES).unwrap();
+        let plain = [json!(true), json!(2), json!(0.25), json!("a text")];
+        let takes = |value: &Value| {
+            let read = read_spec(&json!({ name: value }));
+            read.is_ok_and(|spec| spec.said().get(name) == Some(value))
+        };
+        let found = own.get(name).cloned().into_iter().chain(plain).find(takes);
+        found.unwrap_or_else(|| panic!("{name}: give it a value in VALUES"))
+    }
+
     #[test]
     fn every_field_survives_its_json() {
-        let all: Value = serde_json::from_str(
-            r#"{
-            "model": "gpt", "adversary": "discriminator.pt2", "layers": 2, "width": 64, "heads": 2, "sequence": 8, "vocabulary": 24, "features": 1, "image": 32, "classes": 5,
-            "dropout": 0.5, "attention": "eager", "checkpoint": "1,3", "checkpoint-save": "mm,attention", "logits-to-keep": 4, "packing": 2, "head": "causal-lm", "choices": 2, "transformers": "4.51",
-            "keep": "loss", "attention-mask": "padded", "built-on-device": true, "load-in-4bit": true, "double-quant": true, "liger": true, "loop": "trainer", "loss": "mean", "tied": true, "keep-intermediate": true,
-            "batches": "2,1", "lengths": "8,4", "eval-every": 2, "eval-batch": 4, "eval-steps": 3, "eval-keep": "logits", "ema": "model", "hold": "inputs,loss", "channels-last": true, "save-on-cpu": "pinned", "steps": 3, "data": "digits", "optimizer": "adamw", "optimizer-impl": "fused", "freeze": "embed,!head", "lora": 16, "lora-target": "q_proj,v_proj", "lora-dropout": 0.25, "modules-to-save": "lm_head", "dora": true, "rslora": true, "step-in-backward": true, "lr": 0.1, "weight-decay": 0.0,
-            "nesterov": true, "amsgrad": true, "maximize": true, "capturable": true, "precision": "autocast-bf16", "accumulate": 2,
-            "zero-grad": "zero", "schedule": "input,forward", "clip-grad-norm": 1.0, "seed": 7, "like": "torch-2.8", "cudnn-workspace": 0,
-            "env": ["A=b"], "multiprocessors": 80, "memory-limit": 1073741824, "memory-fraction": 0.5, "alloc-conf": "expandable_segments:True",
-            "allocator": "direct", "gpu": "rtx4090", "backend": "meta", "device": 1, "cuda-graph": true, "tf32": "conv",
-            "devices": "meta:0,meta:1", "micro-batches": 2, "cut": "1,2", "pipeline-schedule": "gpipe", "data-parallel": 4, "zero": 2,
-            "gradient-as-bucket-view": true, "sync-each": true, "load": "weights.safetensors"
-            }"#,
-        )
-        .unwrap();
-        let said = read_spec(&all).unwrap().said();
-        assert_eq!(Value::Object(said), all);
-        let names: Vec<String> = RunSpec::default().fields().keys().cloned().collect();
-        let untried: Vec<&String> = names.iter().filter(|name| all.get(name.as_str()).is_none()).collect();
-        assert_eq!(untried, ["model-file", "load-in-8bit", "batch", "resume"], "each has a rival that is tried");
+        let rivals = ["model-file", "load-in-8bit", "batch", "resume"];
+        let fields = RunSpec::default().fields();
+        let tried = fields.keys().filter(|name| !rivals.contains(&name.as_str()));
+        let all: Map<String, Value> = tried.map(|name| (name.clone(), value_of(name))).collect();
+        assert_eq!(read_spec(&Value::Object(all.clone())).unwrap().said(), all);
+        for name in rivals {
+            let one = Map::from_iter([(name.to_string(), value_of(name))]);
+            assert_eq!(read_spec(&Value::Object(one.clone())).unwrap().said(), one);
+        }
     }
 
     #[cfg(unix)]
@@ -378,7 +389,10 @@ mod tests {
     #[test]
     fn earlier_files_name_both_schedules_alike() {
         let spec = read_spec(&json!({ "devices": "meta:0,meta:1", "schedule": "gpipe" })).unwrap();
-        assert_eq!((spec.parallel.pipeline_schedule, spec.training.schedule), (Some(pipeline::Schedule::Gpipe), None));
+        assert_eq!(
+            (spec.parallel.split.pipeline_schedule, spec.training.schedule),
+            (Some(pipeline::Schedule::Gpipe), None)
+        );
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl RunSpec {
         }
         if self.is_on_paper() {
             (self.device.backend, self.device.device) = (None, None);
-        } else if self.device.gpu.is_some() {
+        } else if self.card.gpu.is_some() {
             return Err(Error::usage("gpu", "names a card to predict for, but this run uses a device"));
         }
         Ok(self)

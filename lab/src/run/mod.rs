@@ -20,11 +20,11 @@ mod hand_over;
 mod inside;
 mod locked;
 mod network;
-mod noted;
 mod plan;
 mod premises;
 mod profile;
 mod release;
+mod request_cache;
 mod requests;
 mod resolve;
 mod search;
@@ -55,7 +55,8 @@ pub use resolve::{resolve, target};
 pub use search::{Largest, Quantity, Search, WithCudnn, maximum};
 pub use session::{OnStep, Session, flow};
 pub use spec::{
-    AllocatorSpec, BeginSpec, DeviceSpec, LoopSpec, ModelSpec, ParallelSpec, ProfileSpec, RunSpec, TrainingSpec,
+    AllocatorSpec, BeginSpec, CardSpec, DeviceSpec, KernelSpec, LoopSpec, ModelSpec, ParallelSpec, ProfileSpec,
+    RanksSpec, RunSpec, SplitSpec, TrainingSpec,
 };
 pub use target::Target;
 pub use techniques::{Technique, all as techniques};

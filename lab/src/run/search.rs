@@ -53,7 +53,7 @@ pub struct Search<'a> {
     /// Largest size to try.
     pub maximum: usize,
     /// Maker of the dry runs.
-    pub paper: DryRunner<'a>,
+    pub runner: DryRunner<'a>,
     /// Called before each run with its size.
     pub on_run: &'a dyn Fn(usize),
 }
@@ -112,7 +112,7 @@ impl RunSpec {
         match of {
             // Each rank of a divided run has as many.
             Quantity::Batch => {
-                let ranks = self.parallel.data_parallel.unwrap_or(1);
+                let ranks = self.parallel.ranks.data_parallel.unwrap_or(1);
                 spec.training.batch = size.map(|size| size.saturating_mul(ranks));
             }
             Quantity::Sequence => spec.model.sequence = size,
@@ -125,19 +125,19 @@ impl RunSpec {
 ///
 /// # Errors
 /// Tokens for a network that takes none.
-pub fn maximum(of: Quantity, spec: &RunSpec, paper: &DryRunner<'_>) -> Result<usize> {
+pub fn maximum(of: Quantity, spec: &RunSpec, runner: &DryRunner<'_>) -> Result<usize> {
     if of == Quantity::Batch {
         // An export may limit the batch.
         let of_file = spec.model.model_file.as_deref().is_some_and(lab_imports::exported::is_export);
         let exported = spec.model.graph.is_some() || of_file;
-        let session = if exported { Some(paper.session(&spec.sized(of, None))?) } else { None };
+        let session = if exported { Some(runner.session(&spec.sized(of, None))?) } else { None };
         return Ok(match session.map(|session| session.network) {
             Some(Network::Exported(model, _)) => MAX_EXAMPLES.min(model.sizes().allowed.1),
             _ => MAX_EXAMPLES,
         });
     }
     // A pretrained network takes as many tokens as it has positions.
-    let longest = paper.session(&spec.sized(of, None))?;
+    let longest = runner.session(&spec.sized(of, None))?;
     match longest.network.architecture().task().input {
         Input::Tokens { length, .. } => match &longest.network {
             Network::Pretrained(model, _) => Ok(model.positions().unwrap_or(length).max(2)),
@@ -158,7 +158,7 @@ impl Search<'_> {
         let deviations = Cell::new(Deviations::default());
         let band = self.spec.basis().band();
         // Of a network with convolutions this is the size without cuDNN; of others a card may reserve more than was said.
-        let room = match self.paper.convolves(&self.spec.sized(self.of, Some(1))).unwrap_or(false) {
+        let room = match self.runner.convolves(&self.spec.sized(self.of, Some(1))).unwrap_or(false) {
             true => budget_bytes,
             false => band.surely(budget_bytes),
         };
@@ -180,7 +180,7 @@ impl Search<'_> {
         let copying = self.spec.clone().with_copying_convolutions().on_paper_in(rest);
         let bounded = largest(&self.runs(&copying, &Cell::default()), rest, most)?;
         let mut found = WithCudnn { largest: bounded.largest, gaps: bounded.gaps(), named_by: None };
-        if self.paper.known(&self.spec).is_some() {
+        if self.runner.known(&self.spec).is_some() {
             // Tables have usual sizes.
             let usual = (0..usize::BITS).flat_map(|i| [1 << i, (1_usize << i).saturating_mul(3)]);
             let smallest = found.largest.unwrap_or(0);
@@ -194,7 +194,7 @@ impl Search<'_> {
     fn name(&self, found: &mut WithCudnn, sizes: &BTreeSet<usize>) -> Result<()> {
         for size in sizes {
             (self.on_run)(*size);
-            let figures = self.paper.figures_unasked(&self.spec.sized(self.of, Some(*size)))?;
+            let figures = self.runner.figures_unasked(&self.spec.sized(self.of, Some(*size)))?;
             let named_by = figures.with_cudnn.and_then(|bound| bound.cudnn_version);
             match figures.fits_surely() {
                 Some(true) if named_by.is_some() => (found.largest, found.named_by) = (Some(*size), named_by),
@@ -213,7 +213,7 @@ impl Search<'_> {
             let parts = (high - low).min(ASKED_AT_ONCE + 1);
             let sizes: BTreeSet<usize> = (1..parts).map(|part| low + (high - low) * part / parts).collect();
             let runs: Vec<RunSpec> = sizes.iter().map(|size| self.spec.sized(self.of, Some(*size))).collect();
-            if !self.paper.ask_for(&runs)? {
+            if !self.runner.ask_for(&runs)? {
                 break;
             }
             self.name(found, &sizes)?;
@@ -228,12 +228,12 @@ impl Search<'_> {
         let endless = spec.endless();
         move |size, room| {
             (self.on_run)(size);
-            if (self.paper.stop)() {
+            if (self.runner.stop)() {
                 return Err(Error::Interrupted);
             }
             let base = if room == Room::Endless { &endless } else { spec };
             // All other fields were accepted already, so a size that the network refuses is the user's error.
-            let made = self.paper.device_after(&base.sized(self.of, Some(size)));
+            let made = self.runner.device_after(&base.sized(self.of, Some(size)));
             let device = made.map_err(|error| match error {
                 error if error.is_usage() => Error::usage(format!("{} {size}", self.of), error.to_string()),
                 other => other,
@@ -248,7 +248,7 @@ impl Search<'_> {
         if fit.at_maximum {
             return Ok(None);
         }
-        let Some(room) = self.paper.most_room(&self.spec)? else { return Ok(None) };
+        let Some(room) = self.runner.most_room(&self.spec)? else { return Ok(None) };
         let room = self.spec.basis().band().perhaps(room);
         let least = self.spec.clone().on_paper_in(room);
         let with_least = largest(&self.runs(&least, &Cell::default()), room, self.maximum)?;

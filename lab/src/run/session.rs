@@ -201,11 +201,11 @@ impl Session {
         if !device.computes() {
             return Ok(());
         }
-        let (paper, meta) = self.target.asking(device.shared_backend())?;
+        let (runner, meta) = self.target.asking(device.shared_backend())?;
         let steps = ROUNDS_WITH_EVERY_KERNEL.saturating_mul(self.run.period());
         let run = RunSettings { steps: self.run.steps.min(steps), ..self.run.clone() };
         // What fails in the dry run fails on the device too, with its reason.
-        let tried = self.network.train(&paper, &run, &self.source, &mut Continuation::default(), &mut |_| flow(stop));
+        let tried = self.network.train(&runner, &run, &self.source, &mut Continuation::default(), &mut |_| flow(stop));
         if stop() {
             return Err(Error::Interrupted);
         }

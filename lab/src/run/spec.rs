@@ -1,25 +1,25 @@
 //! A requested run as data: the fields that were set, and no others.
 
+mod device;
+mod parallel;
+mod switch;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use lab_base::bytes::{ByteSize, MemorySize};
 use lab_imports::exported::Reads;
 use lab_imports::huggingface::{AttentionMask, Head, Keep, REPRESENTED, Release, Script};
 use lab_models::{Freeze, LoraTarget, Recompute};
-use lab_training::pipeline;
 use lab_training::{CheckpointSave, Ema, Evaluation, Hold, OptimizerKind, Precision, SavedOn, Turns};
-use memcore::profile::ConvolutionWorkspaces;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::choices::{
-    AllocatorName, AttentionName, EvalKeep, LossChoice, OptimizerForm, SizeList, Tf32Choice, Variable, ZeroGrad,
-};
-use super::devices::{CutList, DeviceList};
+use super::choices::{AttentionName, EvalKeep, LossChoice, OptimizerForm, SizeList, ZeroGrad};
 #[cfg(feature = "flags")]
 use super::flags;
-use super::gpu::Gpu;
 use super::release::UsualRelease;
+pub(super) use device::Convolutions;
+pub use device::{AllocatorSpec, CardSpec, DeviceSpec, KernelSpec, ProfileSpec};
+pub use parallel::{ParallelSpec, RanksSpec, SplitSpec};
 
 /// A run: network, training, device, memory profile, allocator, and how it is spread.
 ///
@@ -42,9 +42,15 @@ pub struct RunSpec {
     /// The allocator.
     #[serde(flatten)]
     pub allocator: AllocatorSpec,
+    /// The card of a dry run.
+    #[serde(flatten)]
+    pub card: CardSpec,
     /// The device, or a dry run.
     #[serde(flatten)]
     pub device: DeviceSpec,
+    /// How the device computes.
+    #[serde(flatten)]
+    pub kernels: KernelSpec,
     /// The split over devices.
     #[serde(flatten)]
     pub parallel: ParallelSpec,
@@ -321,100 +327,19 @@ pub struct LoopSpec {
     pub save_on_cpu: Option<SavedOn>,
 }
 
-/// Whose temporaries and workspaces are counted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub struct ProfileSpec {
-    /// A release of PyTorch, with or without a card's architecture, or `native`; the named card's by default.
-    pub like: Option<String>,
-    /// Workspace of each plan of cuDNN; without cuDNN by default.
-    pub cudnn_workspace: Option<ByteSize>,
-    /// What convolutions take besides.
-    #[serde(skip)]
-    pub convolutions: Convolutions,
-    /// Variables of the environment that PyTorch is assumed to run in.
-    pub env: Option<Vec<Variable>>,
-    /// Multiprocessors of the card.
-    pub multiprocessors: Option<u16>,
-}
-
-/// What convolutions take besides their operands: no field of a run, but a further run for another figure.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Convolutions {
-    /// What the profile says.
-    #[default]
-    AsProfiled,
-    /// The most that cuDNN may need.
-    Copying,
-    /// What cuDNN named.
-    Named(ConvolutionWorkspaces),
-}
-
-/// How much memory there is, and how it is handed out.
-#[cfg_attr(feature = "flags", derive(clap::Args), command(next_help_heading = "Memory"))]
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub struct AllocatorSpec {
-    /// Give the device only this much memory (8GiB, 512MiB, bytes): it runs out of memory as a smaller device would.
-    #[cfg_attr(feature = "flags", arg(long, value_name = "SIZE"))]
-    pub memory_limit: Option<MemorySize>,
-    /// Limit the allocator to this share of the device, as set_per_process_memory_fraction does.
-    #[cfg_attr(feature = "flags", arg(long, value_name = "F", allow_negative_numbers = true))]
-    pub memory_fraction: Option<f64>,
-    /// Settings of the caching allocator, in the syntax of PYTORCH_ALLOC_CONF.
-    #[cfg_attr(feature = "flags", arg(long, value_name = "SETTINGS"))]
-    pub alloc_conf: Option<String>,
-    /// Allocator: PyTorch's caching allocator (caching), or every request directly from the driver (direct) [default: caching].
-    #[cfg_attr(feature = "flags", arg(long, value_name = "POLICY", value_parser = flags::one_of::<AllocatorName>(AllocatorName::NAMES)))]
-    pub allocator: Option<AllocatorName>,
-}
-
-/// The device. A dry run where no backend is named.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub struct DeviceSpec {
-    /// For a dry run: a card by its name, or an amount of memory for tensors; by default more than any card has.
-    pub gpu: Option<Gpu>,
-    /// The backend, or `auto` for the first that works.
-    pub backend: Option<String>,
-    /// Number of the backend's device; 0 by default.
-    pub device: Option<usize>,
-    /// True if steps are launched as CUDA graphs.
-    pub cuda_graph: Option<bool>,
-    /// Products of float32 that may be computed in TF32.
-    pub tf32: Option<Tf32Choice>,
-}
-
-/// The split of a run over devices.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub struct ParallelSpec {
-    /// The devices that the network's layers are split over.
-    pub devices: Option<DeviceList>,
-    /// Micro-batches of a split run; 1 by default.
-    pub micro_batches: Option<usize>,
-    /// The pieces before which the network is cut.
-    pub cut: Option<CutList>,
-    /// The order of the micro-batches' passes; `1f1b` by default.
-    pub pipeline_schedule: Option<pipeline::Schedule>,
-    /// Ranks that each step's batch is divided among.
-    pub data_parallel: Option<usize>,
-    /// ZeRO's stage.
-    pub zero: Option<u8>,
-    /// True if gradients live in the buckets that they are reduced in.
-    pub gradient_as_bucket_view: Option<bool>,
-    /// True if the gradients of each micro-batch are reduced, not their sum.
-    pub sync_each: Option<bool>,
-}
-
 /// The beginning of a run.
+#[cfg_attr(feature = "flags", derive(clap::Args), command(next_help_heading = "Weights"))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct BeginSpec {
-    /// Weights to begin with.
+    /// Begin with the weights of a safetensors file. Its tensors must have the names (PyTorch's), sizes and types of the model's. Everything else
+    /// starts anew.
+    #[cfg_attr(feature = "flags", arg(long, value_name = "FILE"))]
     #[serde(serialize_with = "path_as_text")]
     pub load: Option<PathBuf>,
-    /// A saved state to continue from.
+    /// Continue where the run that wrote this file with --save ended: weights, optimizer state, loss scale, random state, position in the data.
+    /// --steps counts further steps.
+    #[cfg_attr(feature = "flags", arg(long, value_name = "FILE"))]
     #[serde(serialize_with = "path_as_text")]
     pub resume: Option<PathBuf>,
 }

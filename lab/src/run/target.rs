@@ -59,7 +59,7 @@ impl Target {
         };
         let AllocatorSpec { memory_limit, memory_fraction, .. } = &spec.allocator;
         let own_fraction = caching.as_ref().map_or(1.0, |config| config.per_process_memory_fraction);
-        let named = spec.device.backend.is_none() && spec.device.gpu.is_some();
+        let named = spec.device.backend.is_none() && spec.card.gpu.is_some();
         let fraction = memory_fraction.unwrap_or(1.0).min(own_fraction);
         let target = Self {
             place,
@@ -71,8 +71,8 @@ impl Target {
             seed: spec.training.seed.unwrap_or(0),
             history: false,
             workspaces_of: None,
-            graphs: spec.device.cuda_graph.unwrap_or(false),
-            tf32: spec.device.tf32.map(Tf32::from),
+            graphs: spec.kernels.cuda_graph,
+            tf32: spec.kernels.tf32.map(Tf32::from),
         };
         target.check_features()?;
         Ok((target, remarks))
@@ -274,7 +274,7 @@ impl Target {
 /// Profile of the card of a dry run; an unlimited device if no card is named.
 fn card(spec: &RunSpec) -> DeviceProfile {
     let mut profile = DeviceProfile::default();
-    match spec.device.gpu {
+    match spec.card.gpu {
         Some(Gpu::Card { card, least_context, ranks }) => {
             let nccl = if ranks || spec.parallel.has_ranks() { NCCL.range() } else { Range::default() };
             profile.name = card.title.into();

@@ -42,32 +42,32 @@ impl Technique {
 ///
 /// # Errors
 /// All errors except that a network cannot have a technique.
-pub fn all(paper: &DryRunner<'_>, spec: &RunSpec, session: &Session) -> Result<Vec<Technique>> {
-    let mut options = Options::from_changes(changes::proposed(spec, session, paper.before_training(spec)?.tensors));
+pub fn all(runner: &DryRunner<'_>, spec: &RunSpec, session: &Session) -> Result<Vec<Technique>> {
+    let mut options = Options::from_changes(changes::proposed(spec, session, runner.before_training(spec)?.tensors));
     // As many steps as the others have, so that they can be compared: reserved memory may grow a little with each step.
     let mut variants = vec![(AS_IT_IS.to_string(), spec.clone())];
     variants.extend(options.singles.iter().map(|single| with(spec, &[single])));
-    let mut found = predicted(paper, variants)?;
+    let mut found = predicted(runner, variants)?;
     let works = |change: &Change| found.iter().any(|one| one.name == change.words && one.figures.is_ok());
     options.keep(works);
-    found.extend(predicted(paper, options.combinations(spec))?);
+    found.extend(predicted(runner, options.combinations(spec))?);
     Ok(found)
 }
 
 /// Makes the runs in parallel. Runs of many parts take longest, and begin first.
-fn predicted(paper: &DryRunner<'_>, variants: Vec<(String, RunSpec)>) -> Result<Vec<Technique>> {
+fn predicted(runner: &DryRunner<'_>, variants: Vec<(String, RunSpec)>) -> Result<Vec<Technique>> {
     let mut order: Vec<usize> = (0..variants.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(variants[i].1.training.accumulate));
-    let found = side_by_side(&order, paper.stop, |&i| (i, attempt(paper, &variants[i].0, &variants[i].1)));
+    let found = side_by_side(&order, runner.stop, |&i| (i, attempt(runner, &variants[i].0, &variants[i].1)));
     let mut found: Vec<(usize, Result<Technique>)> = found.into_iter().flatten().collect();
     found.sort_by_key(|(i, _)| *i);
     found.into_iter().map(|(_, technique)| technique).collect()
 }
 
-fn attempt(paper: &DryRunner<'_>, name: &str, variant: &RunSpec) -> Result<Technique> {
+fn attempt(runner: &DryRunner<'_>, name: &str, variant: &RunSpec) -> Result<Technique> {
     let name = name.to_string();
     // The run itself is the answer, which has an upper figure in any case.
-    match if name == AS_IT_IS { paper.figures(variant) } else { paper.figures_of_change(variant) } {
+    match if name == AS_IT_IS { runner.figures(variant) } else { runner.figures_of_change(variant) } {
         Ok(figures) => Ok(Technique { name, figures: Ok(figures) }),
         Err(error) if error.is_usage() => Ok(Technique { name, figures: Err(error.to_string()) }),
         Err(error) => Err(error),

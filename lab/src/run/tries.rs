@@ -19,7 +19,7 @@ use super::changes::{self, Axis, Change};
 use super::dry_runner::{BeforeTraining, DryRunner};
 use super::figures::Figures;
 use super::network::Network;
-use super::noted::has_no_temporaries;
+use super::request_cache::has_no_temporaries;
 use super::session::Session;
 use super::spec::{ParallelSpec, RunSpec};
 
@@ -39,7 +39,7 @@ const WORTH: f64 = 0.05;
 /// A search for changes of a run.
 pub struct TrySearch<'a> {
     /// Maker of the dry runs.
-    pub paper: DryRunner<'a>,
+    pub runner: DryRunner<'a>,
     /// The run.
     pub spec: &'a RunSpec,
     /// Its resolved form.
@@ -80,7 +80,7 @@ impl TrySearch<'_> {
     /// # Errors
     /// Those of runs; [`Error::Interrupted`].
     pub fn that_fit(&self, budget_bytes: u64) -> Result<Tries> {
-        let before = self.paper.before_training(&self.tried(self.spec.clone()))?;
+        let before = self.runner.before_training(&self.tried(self.spec.clone()))?;
         let changes = self.changes(before.tensors);
         // What fits surely: a card may reserve more than was said.
         let sure = self.spec.basis().band().surely(budget_bytes);
@@ -91,7 +91,7 @@ impl TrySearch<'_> {
             return Ok(Tries { order, not_here: NOT_HERE.into(), ..Tries::default() });
         }
         let made = Made::default();
-        let whole = Room { bytes: sure, for_cudnn: self.paper.convolves(&self.tried(self.spec.clone()))? };
+        let whole = Room { bytes: sure, for_cudnn: self.runner.convolves(&self.tried(self.spec.clone()))? };
         let mut found = self.within(&changes, Room { bytes: room, ..whole }, &made, Of::All)?;
         if found.reached.is_empty() {
             // Little memory left is better than no answer.
@@ -103,7 +103,7 @@ impl TrySearch<'_> {
             found = self.within(&changes, unsure, &made, Of::All)?;
         }
         self.beside_adapters(&changes, if is_in_doubt { unsure } else { whole }, &made, &mut found)?;
-        if (self.paper.stop)() {
+        if (self.runner.stop)() {
             return Err(Error::Interrupted);
         }
         let chosen: Vec<Vec<usize>> = found.reached.into_iter().map(|(made, ())| made).collect();
@@ -173,9 +173,9 @@ impl TrySearch<'_> {
 
     fn within(&self, changes: &[Change], room: Room, made: &Made, of: Of) -> Result<Found<()>> {
         // An allocation of a rank takes more time: hooks, buckets and shards come with it.
-        let most = if self.spec.parallel.data_parallel.is_some() { WORK / 4 * 3 } else { WORK };
+        let most = if self.spec.parallel.ranks.data_parallel.is_some() { WORK / 4 * 3 } else { WORK };
         let (enough, work) = if of == Of::All { (MOST, most) } else { (1, most / 4) };
-        let limits = Limits { moves: MOST_CHANGES, enough, work, stop: self.paper.stop };
+        let limits = Limits { moves: MOST_CHANGES, enough, work, stop: self.runner.stop };
         let is_of_others = |i: &usize| changes_the_training(changes[*i].axis());
         let moves: Vec<Move> = changes.iter().map(Change::as_move).collect();
         let run = |changed: &[usize]| self.tried(self.with(changes, changed));
@@ -193,7 +193,7 @@ impl TrySearch<'_> {
             let known = books().get(changed).copied();
             let (taken, mut work) = match known {
                 Some(taken) => (taken, 0),
-                None => match self.paper.in_what_there_is(&run(changed)) {
+                None => match self.runner.within_limit(&run(changed)) {
                     Ok(taken) => taken,
                     Err(error) if error.is_usage() => return Ok((Outcome::Impossible, 0)),
                     Err(error) => return Err(error),
@@ -202,7 +202,7 @@ impl TrySearch<'_> {
             books().insert(changed.to_vec(), taken);
             let mut reaches = taken.is_some_and(|needs| needs.reserved_bytes <= room.bytes);
             if reaches && room.for_cudnn {
-                let (fits, more) = self.paper.surely_fits(&run(changed), room.bytes)?;
+                let (fits, more) = self.runner.surely_fits(&run(changed), room.bytes)?;
                 (reaches, work) = (fits, work + more);
             }
             Ok((if reaches { Outcome::Reached(()) } else { Outcome::Missed }, work))
@@ -212,7 +212,7 @@ impl TrySearch<'_> {
             if of == Of::Adapters {
                 return Ok((true, 0));
             }
-            match self.paper.in_its_beginning(&run(changed)) {
+            match self.runner.first_steps_within_limit(&run(changed)) {
                 Ok((taken, work)) => Ok((taken.is_some_and(|needs| needs.reserved_bytes <= room.bytes), work)),
                 // If two changes cannot be combined, each may still help alone.
                 Err(error) if error.is_usage() => Ok((true, 0)),
@@ -224,11 +224,11 @@ impl TrySearch<'_> {
 
     /// Returns the single changes that save most, for a run without a limit.
     pub fn that_save(&self, as_it_is: &Figures) -> Result<Tries> {
-        let before = self.paper.before_training(&self.tried(self.spec.clone()))?;
+        let before = self.runner.before_training(&self.tried(self.spec.clone()))?;
         let changes = self.changes(before.tensors);
         let one_by_one: Vec<usize> = (0..changes.len()).collect();
-        let runs = side_by_side(&one_by_one, self.paper.stop, |i| {
-            self.paper.figures_of_change(&self.tried(self.with(&changes, &[*i])))
+        let runs = side_by_side(&one_by_one, self.runner.stop, |i| {
+            self.runner.figures_of_change(&self.tried(self.with(&changes, &[*i])))
         });
         let before = as_it_is.reserved_bytes;
         let mut entries: BTreeMap<(u64, usize), Try> = BTreeMap::new();

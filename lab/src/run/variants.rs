@@ -11,7 +11,9 @@ use memcore::profile::{ConvolutionWorkspaces, Release};
 
 use super::devices::DeviceName;
 use super::gpu::Gpu;
-use super::spec::{BeginSpec, Convolutions, DeviceSpec, ModelSpec, ParallelSpec, ProfileSpec, RunSpec};
+use super::spec::{
+    BeginSpec, Convolutions, DeviceSpec, KernelSpec, ModelSpec, ParallelSpec, ProfileSpec, RanksSpec, RunSpec,
+};
 
 /// Profile of every run that names neither a card nor a profile.
 pub const DEFAULT_PROFILE: &str = "torch-2.11-sm90";
@@ -40,7 +42,7 @@ impl RunSpec {
 
     /// Default profile of a network that names no release: in a dry run the card's.
     pub(super) fn usual_like(&self) -> &'static str {
-        let card = self.device.gpu.and_then(Gpu::card);
+        let card = self.card.gpu.and_then(Gpu::card);
         card.and_then(Card::profile).unwrap_or(DEFAULT_PROFILE)
     }
 
@@ -66,14 +68,14 @@ impl RunSpec {
 
     /// Number of the card's multiprocessors, if it is known.
     pub fn multiprocessors(&self) -> Option<u16> {
-        let of_card = self.device.gpu.and_then(Gpu::card).map(|card| card.multiprocessors);
+        let of_card = self.card.gpu.and_then(Gpu::card).map(|card| card.multiprocessors);
         self.profile.multiprocessors.or(of_card)
     }
 
     /// Returns the run with the smallest context that the card may have; by default the largest counts.
     #[must_use]
     pub fn with_least_context(mut self) -> Self {
-        if let Some(Gpu::Card { least_context, .. }) = &mut self.device.gpu {
+        if let Some(Gpu::Card { least_context, .. }) = &mut self.card.gpu {
             *least_context = true;
         }
         self
@@ -85,7 +87,7 @@ impl RunSpec {
         let mut spec = self.clone();
         spec.profile.like = Some(self.like());
         spec.profile.multiprocessors = self.multiprocessors();
-        spec.device.gpu = None;
+        spec.card.gpu = None;
         (spec.allocator.memory_limit, spec.allocator.memory_fraction) = (None, None);
         spec
     }
@@ -113,8 +115,8 @@ impl RunSpec {
         }
         (self.profile.like, self.profile.multiprocessors) = (Some(like), self.multiprocessors());
         (self.allocator.memory_limit, self.allocator.memory_fraction) = (None, None);
-        (self.device, self.begin) =
-            (DeviceSpec { gpu: Some(Gpu::Bytes(bytes)), ..DeviceSpec::default() }, BeginSpec::default());
+        self.card.gpu = Some(Gpu::Bytes(bytes));
+        (self.device, self.kernels, self.begin) = (DeviceSpec::default(), KernelSpec::default(), BeginSpec::default());
         self
     }
 
@@ -128,7 +130,7 @@ impl RunSpec {
     #[must_use]
     fn as_a_rank(&self) -> Self {
         let mut spec = self.clone();
-        if let (true, Some(Gpu::Card { ranks, .. })) = (spec.parallel.has_ranks(), &mut spec.device.gpu) {
+        if let (true, Some(Gpu::Card { ranks, .. })) = (spec.parallel.has_ranks(), &mut spec.card.gpu) {
             *ranks = true;
         }
         spec
@@ -137,20 +139,13 @@ impl RunSpec {
     /// Returns the form on one device, or split over some, of a rank's run.
     #[must_use]
     pub(super) fn undivided(&self) -> Self {
-        let parallel = self.parallel.clone();
-        let parallel = ParallelSpec {
-            data_parallel: None,
-            zero: None,
-            gradient_as_bucket_view: None,
-            sync_each: None,
-            ..parallel
-        };
-        Self { parallel, ..self.as_a_rank() }
+        let split = self.parallel.split.clone();
+        Self { parallel: ParallelSpec { split, ranks: RanksSpec::default() }, ..self.as_a_rank() }
     }
 
     /// The libraries of the run that take memory of their own. `cudnn`: it has convolutions.
     pub fn uses(&self, cudnn: bool) -> Uses {
-        let of_rank = matches!(self.device.gpu, Some(Gpu::Card { ranks: true, .. }));
+        let of_rank = matches!(self.card.gpu, Some(Gpu::Card { ranks: true, .. }));
         Uses { cudnn, communicators: (of_rank || self.parallel.has_ranks()).into(), peers: 0 }
     }
 
@@ -210,10 +205,16 @@ fn sm_of(profile: &str) -> &str {
     profile.rsplit_once("-sm").map_or("90", |(_, sm)| sm)
 }
 
+impl From<RanksSpec> for ParallelSpec {
+    fn from(ranks: RanksSpec) -> Self {
+        Self { ranks, ..Self::default() }
+    }
+}
+
 impl ParallelSpec {
     /// True if several ranks communicate.
     pub fn has_ranks(&self) -> bool {
-        self.data_parallel.is_some_and(|ranks| ranks > 1)
+        self.ranks.data_parallel.is_some_and(|ranks| ranks > 1)
     }
 }
 

@@ -13,7 +13,7 @@ use memcore::profile::{ConvolutionCase, ConvolutionWorkspaces};
 use super::dry_runner::DryRunner;
 use super::figures::{Figures, Room};
 use super::gpu::Gpu;
-use super::noted::Part;
+use super::request_cache::Part;
 use super::spec::RunSpec;
 use super::workspaces::{KnowsWorkspaces, WorkspaceTable};
 
@@ -94,7 +94,7 @@ impl DryRunner<'_> {
         let workspaces = table.workspaces(true);
         let within = |source| {
             let rest = rest(spec, basis(spec, table, source), budget_bytes);
-            self.in_what_there_is(&spec.clone().with_workspaces(workspaces.clone()).on_paper_in(rest))
+            self.within_limit(&spec.clone().with_workspaces(workspaces.clone()).on_paper_in(rest))
         };
         // Which convolutions there are is known once the run was made.
         let (needs, work) = within(WorkspaceSource::Measured)?;
@@ -153,7 +153,7 @@ impl DryRunner<'_> {
         // As for a bound: what is reserved beyond need is freed before memory runs out.
         let within = |workspaces: &ConvolutionWorkspaces, bytes| {
             let run = spec.clone().with_workspaces(workspaces.clone()).on_paper_in(bytes);
-            let (needs, _) = self.in_what_there_is(&run)?;
+            let (needs, _) = self.within_limit(&run)?;
             Ok::<_, Error>(needs.map(|needs| needs.reserved_bytes))
         };
         let least = within(&workspaces, room.budget_bytes.saturating_sub(whole.context_bytes))?;
@@ -195,7 +195,7 @@ impl DryRunner<'_> {
     /// number of allocations made for it.
     fn in_what_cudnn_leaves(&self, spec: &RunSpec, budget_bytes: u64) -> Result<(Option<Needs>, u64)> {
         let rest = rest(spec, Basis::WorkspacesBounded, budget_bytes);
-        self.in_what_there_is(&spec.clone().with_copying_convolutions().on_paper_in(rest))
+        self.within_limit(&spec.clone().with_copying_convolutions().on_paper_in(rest))
     }
 }
 
@@ -223,7 +223,7 @@ const HAS_OWN_ENGINES: u32 = 90;
 
 /// What cuDNN takes in the context of a run's card besides what is counted for the card.
 fn of_cudnn(spec: &RunSpec) -> Range {
-    let card = spec.device.gpu.and_then(Gpu::card);
+    let card = spec.card.gpu.and_then(Gpu::card);
     let parts = Uses { cudnn: true, ..Uses::default() }.beside(card);
     parts.iter().map(|part| part.range()).fold(Range::default(), |sum, part| sum + part)
 }

@@ -26,7 +26,7 @@ pub(crate) fn rows(spec: &RunSpec) -> lab::Result<Vec<Row>> {
 pub(crate) fn rows_and_host(spec: &RunSpec) -> lab::Result<(Vec<Row>, HostUsage)> {
     let session = resolve(&spec.alone(), &[])?;
     let on_step = &mut |_| ControlFlow::Continue(());
-    if spec.parallel.data_parallel.is_none() {
+    if spec.parallel.ranks.data_parallel.is_none() {
         let device = session.target.open()?;
         return Ok((session.train(&device, on_step)?.rows, device.host().usage()));
     }

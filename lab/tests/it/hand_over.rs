@@ -16,7 +16,7 @@ fn never() -> bool {
     false
 }
 
-fn paper() -> DryRunner<'static> {
+fn runner() -> DryRunner<'static> {
     DryRunner::new(&[], &never)
 }
 
@@ -34,7 +34,7 @@ fn spec(folder: &Path, fields: Value) -> RunSpec {
 
 /// The files of a plan, written into its folder.
 fn handed(folder: &Path, spec: &RunSpec) -> HandOver {
-    let made = HandOver::of_plan(&paper(), spec, "a plan").unwrap();
+    let made = HandOver::of_plan(&runner(), spec, "a plan").unwrap();
     made.files.iter().for_each(|(file, text)| fs::write(folder.join(&file.name), text).unwrap());
     made
 }
@@ -48,7 +48,7 @@ fn why<'a>(made: &'a HandOver, name: &str) -> &'a str {
 }
 
 fn peak(spec: &RunSpec) -> (u64, u64) {
-    let figures = paper().figures(spec).unwrap();
+    let figures = runner().figures(spec).unwrap();
     (figures.allocated_bytes, figures.reserved_bytes)
 }
 
@@ -130,7 +130,7 @@ fn adapters_over_four_bits_are_read_back() {
 #[test]
 fn a_file_that_cannot_say_the_plan_is_left_out_and_named() {
     let folder = tempfile::tempdir().unwrap();
-    let of = |fields: Value| HandOver::of_plan(&paper(), &spec(folder.path(), fields), "a plan").unwrap();
+    let of = |fields: Value| HandOver::of_plan(&runner(), &spec(folder.path(), fields), "a plan").unwrap();
     let chunked = of(json!({ "loss": "chunked:4" }));
     for name in ["training_args.json", "axolotl.yaml", "llama-factory.yaml", "trl.yaml"] {
         assert_eq!(why(&chunked, name), "it cannot say loss = chunked:4", "{name}");
@@ -144,8 +144,23 @@ fn a_file_that_cannot_say_the_plan_is_left_out_and_named() {
     let clears = of(json!({ "zero-grad": "zero" }));
     assert_eq!(why(&clears, "axolotl.yaml"), "it cannot say zero-grad = zero");
     let fields = json!({ "model": "gpt", "batch": 2, "gpu": "1GiB" });
-    let own = HandOver::of_plan(&paper(), &RunSpec::of_fields(fields.as_object().unwrap()).unwrap(), "a plan").unwrap();
+    let own = HandOver::of_plan(&runner(), &RunSpec::of_fields(fields.as_object().unwrap()).unwrap(), "a plan").unwrap();
     assert!(own.files.is_empty() && own.left_out.len() == 5, "{own:?}");
+}
+
+#[test]
+fn an_optimizer_has_the_arguments_of_its_kind() {
+    let folder = tempfile::tempdir().unwrap();
+    for (kind, arguments) in [
+        ("rmsprop-momentum", "momentum=0.9, foreach=True"),
+        ("rmsprop-centered", "centered=True, foreach=True"),
+        ("nadamw", "weight_decay=0.01, decoupled_weight_decay=True, foreach=True"),
+    ] {
+        let fields = json!({ "optimizer": kind, "optimizer-impl": "foreach" });
+        let made = HandOver::of_plan(&runner(), &spec(folder.path(), fields), "a plan").unwrap();
+        let script = made.files.iter().find(|(file, _)| file.name == "train.py").map(|(_, text)| text).unwrap();
+        assert!(script.contains(&format!(", {arguments})")), "{kind}: {script}");
+    }
 }
 
 #[test]
@@ -153,7 +168,7 @@ fn several_cards_have_accelerates_and_deepspeeds_files() {
     let folder = tempfile::tempdir().unwrap();
     let of = |zero: Value| {
         let fields = json!({ "data-parallel": 2, "zero": zero, "precision": "bf16", "keep": "loss", "batch": 4 });
-        HandOver::of_plan(&paper(), &spec(folder.path(), fields), "a plan").unwrap()
+        HandOver::of_plan(&runner(), &spec(folder.path(), fields), "a plan").unwrap()
     };
     let text = |made: &HandOver, name: &str| {
         made.files.iter().find(|(file, _)| file.name == name).map(|(_, text)| text.clone()).unwrap_or_default()
@@ -169,7 +184,7 @@ fn several_cards_have_accelerates_and_deepspeeds_files() {
 fn known_networks_are_named_as_on_the_hub() {
     let fields = json!({ "model": "llama-3.2-1b", "sequence": 64, "batch": 1, "gpu": "h200", "precision": "bf16", "optimizer": "adamw" });
     let plan = RunSpec::of_fields(fields.as_object().unwrap()).unwrap();
-    let made = HandOver::of_plan(&paper(), &plan, "a plan").unwrap();
+    let made = HandOver::of_plan(&runner(), &plan, "a plan").unwrap();
     let (_, recipe) = made.files.iter().find(|(file, _)| file.name == "trl.yaml").unwrap();
     assert!(recipe.contains("model_name_or_path: \"meta-llama/Llama-3.2-1B\""), "{recipe}");
     assert!(matches!(plan.model.configuration(), Some(Configuration::Known(_))));

@@ -36,14 +36,14 @@ fn truths() -> BTreeMap<String, Vec<Truth>> {
 
 #[test]
 fn recorded_networks_take_what_pytorch_takes() {
-    let paper = DryRunner::new(&[], &|| false);
+    let runner = DryRunner::new(&[], &|| false);
     let mut wrong = Vec::new();
     for (name, truths) in truths() {
         let least_of = NEARLY.iter().find(|(known, _)| *known == name).map_or(0.0, |(_, share)| *share);
         for Truth { layers, batch, tokens, allocated, reserved } in truths {
             let fields = json!({ "model": name, "layers": layers, "batch": batch, "sequence": tokens, "gpu": "1TiB" });
             let spec = RunSpec::of_fields(fields.as_object().unwrap()).unwrap();
-            let found = paper.figures(&spec).unwrap();
+            let found = runner.figures(&spec).unwrap();
             for (figure, found, truth) in
                 [("allocated", found.allocated_bytes, allocated), ("reserved", found.reserved_bytes, reserved)]
             {

@@ -154,20 +154,49 @@ impl OptimizerKind {
         name.parse().map_err(|problem: String| Error::usage("optimizer", problem))
     }
 
+    /// Every kind.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::NAMES.iter().filter_map(|name| name.parse().ok())
+    }
+
     /// The library's default weight decay.
     pub fn weight_decay(self) -> f64 {
-        match self {
-            Self::Muon => 0.1,
-            Self::AdamW | Self::NAdamW | Self::RAdamW => 0.01,
-            Self::AdamW8bit | Self::PagedAdamW8bit | Self::PagedAdamW => 0.01,
-            Self::AdEmaMix | Self::AdEmaMix8bit | Self::PagedAdEmaMix | Self::PagedAdEmaMix8bit => 0.01,
-            _ => 0.0,
-        }
+        self.known().weight_decay
     }
 
     /// The class, as a script writes it.
     pub fn class(self) -> &'static str {
-        self.class_and_states().0
+        self.known().class
+    }
+
+    /// The arguments after the parameters, as a script writes them.
+    pub fn arguments(self) -> &'static str {
+        self.known().arguments
+    }
+
+    /// The arguments that make the class this kind of it, besides a learning rate and, if it is said, the weight decay.
+    pub fn own_arguments(self, decay_is_said: bool) -> impl Iterator<Item = &'static str> {
+        let is_said =
+            move |argument: &str| argument.starts_with("lr=") || decay_is_said && argument.starts_with("weight_decay=");
+        self.arguments().split(", ").filter(move |argument| !is_said(argument))
+    }
+
+    /// Values of the parameters' type that it keeps for each of them, as closed formulas count them; 0 for a part of one.
+    pub fn states(self) -> u64 {
+        self.known().states
+    }
+
+    /// The optimizer of a name of transformers' `OptimizerNames`, and its form. Where torch chooses the form, it chooses lists.
+    pub fn of_transformers(name: &str) -> Option<(Self, Implementation)> {
+        Self::all().find_map(|kind| {
+            let named = kind.known().transformers.iter().find(|(known, _)| *known == name)?;
+            Some((kind, named.1))
+        })
+    }
+
+    /// Its name in transformers' `OptimizerNames` in a form; `None` if it has none.
+    pub fn name_in_transformers(self, form: Implementation) -> Option<&'static str> {
+        self.known().transformers.iter().find(|(_, known)| *known == form).map(|(name, _)| *name)
     }
 
     /// True if PyTorch has a fused form of it for cards.
@@ -195,12 +224,69 @@ impl OptimizerKind {
     }
 
     fn maker(self) -> Maker {
+        self.known().maker
+    }
+}
+
+/// What is known of an optimizer besides how it is built.
+#[derive(Clone, Copy)]
+struct Known {
+    maker: Maker,
+    class: &'static str,
+    arguments: &'static str,
+    states: u64,
+    weight_decay: f64,
+    transformers: &'static [(&'static str, Implementation)],
+}
+
+/// Class, arguments in a script, and values that it keeps for each value of a parameter.
+const fn known(maker: Maker, class: &'static str, arguments: &'static str, states: u64) -> Known {
+    Known { maker, class, arguments, states, weight_decay: 0.0, transformers: &[] }
+}
+
+impl Known {
+    /// With this weight decay by default.
+    const fn decays(self, weight_decay: f64) -> Self {
+        Self { weight_decay, ..self }
+    }
+
+    /// With these names in transformers' `OptimizerNames`, of each form the one to write first.
+    const fn named(self, transformers: &'static [(&'static str, Implementation)]) -> Self {
+        Self { transformers, ..self }
+    }
+}
+
+impl OptimizerKind {
+    #[rustfmt::skip]
+    fn known(self) -> Known {
+        use Implementation::{Foreach, Fused, Loop};
+        use Maker::{Torch, TorchFused, TorchLoop, Transformers};
         match self {
-            Self::Sgd | Self::Momentum | Self::Adam | Self::AdamW => Maker::TorchFused,
-            Self::Muon | Self::TorchAdafactor => Maker::TorchLoop,
-            Self::Adafactor => Maker::Transformers,
-            other if BITSANDBYTES.iter().any(|row| row.kind == other) => Maker::BitsAndBytes,
-            _ => Maker::Torch,
+            Self::Sgd => known(TorchFused, "torch.optim.SGD", "lr=1e-3", 0).named(&[("sgd", Foreach)]),
+            Self::Momentum => known(TorchFused, "torch.optim.SGD", "lr=1e-3, momentum=0.9", 1),
+            Self::Adam => known(TorchFused, "torch.optim.Adam", "lr=1e-4", 2),
+            Self::AdamW => known(TorchFused, "torch.optim.AdamW", "lr=1e-4", 2).decays(0.01)
+                .named(&[("adamw_torch", Foreach), ("adamw_torch_fused", Fused)]),
+            Self::RmsProp => known(Torch, "torch.optim.RMSprop", "lr=1e-3", 1).named(&[("rmsprop", Foreach)]),
+            Self::RmsPropMomentum => known(Torch, "torch.optim.RMSprop", "lr=1e-3, momentum=0.9", 2),
+            Self::RmsPropCentered => known(Torch, "torch.optim.RMSprop", "lr=1e-3, centered=True", 2),
+            Self::Adagrad => known(Torch, "torch.optim.Adagrad", "lr=1e-3", 1).named(&[("adagrad", Foreach)]),
+            Self::Adadelta => known(Torch, "torch.optim.Adadelta", "lr=1.0", 2),
+            Self::NAdam => known(Torch, "torch.optim.NAdam", "lr=1e-4", 2),
+            Self::NAdamW => known(Torch, "torch.optim.NAdam", "lr=1e-4, weight_decay=0.01, decoupled_weight_decay=True", 2).decays(0.01),
+            Self::RAdam => known(Torch, "torch.optim.RAdam", "lr=1e-4", 2),
+            Self::RAdamW => known(Torch, "torch.optim.RAdam", "lr=1e-4, weight_decay=0.01, decoupled_weight_decay=True", 2).decays(0.01),
+            Self::Adamax => known(Torch, "torch.optim.Adamax", "lr=1e-4", 2),
+            Self::Asgd => known(Torch, "torch.optim.ASGD", "lr=1e-3", 1),
+            Self::Rprop => known(Torch, "torch.optim.Rprop", "lr=1e-3", 2),
+            Self::Muon => known(TorchLoop, "torch.optim.Muon", "lr=1e-3", 1).decays(0.1),
+            Self::TorchAdafactor => known(TorchLoop, "torch.optim.Adafactor", "lr=1e-3", 0),
+            Self::Adafactor => known(Transformers, "transformers.Adafactor", "lr=1e-3, scale_parameter=False, relative_step=False", 0)
+                .named(&[("adafactor", Loop)]),
+            other => match BITSANDBYTES.iter().find(|row| row.kind == other) {
+                Some(row) => row.known,
+                None => known(Maker::BitsAndBytes, "", "", 0),
+            },
         }
     }
 }
@@ -208,18 +294,30 @@ impl OptimizerKind {
 /// An optimizer of bitsandbytes.
 struct Row {
     kind: OptimizerKind,
-    class: &'static str,
+    known: Known,
     names: [&'static str; 2],
     states: &'static [usize],
     eight_bits: bool,
     paged: bool,
 }
 
+/// The sum of some states, as closed formulas count them.
+const fn summed(states: &[usize], bits: u32) -> u64 {
+    match states {
+        _ if bits == 8 => 0,
+        [one] => *one as u64,
+        [one, other, ..] => (*one + *other) as u64,
+        [] => 0,
+    }
+}
+
 macro_rules! bitsandbytes {
-    ($($kind:ident = $class:literal, $states:expr, $bits:literal, $paged:literal;)*) => {
+    ($($kind:ident = $class:literal, $arguments:literal, $states:expr, $bits:literal, $paged:literal, $decay:literal, [$($name:literal),*];)*) => {
         &[$(Row {
             kind: OptimizerKind::$kind,
-            class: concat!("bitsandbytes.optim.", $class),
+            known: known(
+                Maker::BitsAndBytes, concat!("bitsandbytes.optim.", $class), $arguments, summed(&$states, $bits),
+            ).decays($decay).named(&[$(($name, Implementation::Loop)),*]),
             names: [concat!($class, ".step"), concat!("zero_grad:", $class, ".zero_grad")],
             states: &$states,
             eight_bits: $bits == 8,
@@ -228,58 +326,27 @@ macro_rules! bitsandbytes {
     };
 }
 
-/// The class, how many values it keeps for each value of a parameter in each state, the states' bits, and whether large ones are paged.
+/// The class, its arguments in a script, how many values it keeps for each value of a parameter in each state, the states' bits, whether large ones are
+/// paged, the weight decay, and the names in transformers.
 const BITSANDBYTES: &[Row] = bitsandbytes! {
-    AdamW8bit = "AdamW8bit", [1, 1], 8, false;
-    PagedAdamW8bit = "PagedAdamW8bit", [1, 1], 8, true;
-    PagedAdamW = "PagedAdamW32bit", [1, 1], 32, true;
-    Adam8bit = "Adam8bit", [1, 1], 8, false;
-    PagedAdam8bit = "PagedAdam8bit", [1, 1], 8, true;
-    Lion = "Lion32bit", [1], 32, false;
-    Lion8bit = "Lion8bit", [1], 8, false;
-    PagedLion = "PagedLion32bit", [1], 32, true;
-    PagedLion8bit = "PagedLion8bit", [1], 8, true;
-    Lamb = "LAMB32bit", [1, 1], 32, false;
-    RmsProp8bit = "RMSprop8bit", [1], 8, false;
-    Momentum8bit = "SGD8bit", [1], 8, false;
-    Adagrad8bit = "Adagrad8bit", [1], 8, false;
-    AdEmaMix = "AdEMAMix32bit", [2, 1], 32, false;
-    AdEmaMix8bit = "AdEMAMix8bit", [2, 1], 8, false;
-    PagedAdEmaMix = "PagedAdEMAMix32bit", [2, 1], 32, true;
-    PagedAdEmaMix8bit = "PagedAdEMAMix8bit", [2, 1], 8, true;
+    AdamW8bit = "AdamW8bit", "lr=1e-4", [1, 1], 8, false, 0.01, ["adamw_bnb_8bit", "adamw_8bit"];
+    PagedAdamW8bit = "PagedAdamW8bit", "lr=1e-4", [1, 1], 8, true, 0.01, ["paged_adamw_8bit"];
+    PagedAdamW = "PagedAdamW32bit", "lr=1e-4", [1, 1], 32, true, 0.01, ["paged_adamw", "paged_adamw_32bit"];
+    Adam8bit = "Adam8bit", "lr=1e-4", [1, 1], 8, false, 0.0, [];
+    PagedAdam8bit = "PagedAdam8bit", "lr=1e-4", [1, 1], 8, true, 0.0, [];
+    Lion = "Lion32bit", "lr=1e-4", [1], 32, false, 0.0, ["lion", "lion_32bit"];
+    Lion8bit = "Lion8bit", "lr=1e-4", [1], 8, false, 0.0, ["lion_8bit"];
+    PagedLion = "PagedLion32bit", "lr=1e-4", [1], 32, true, 0.0, ["paged_lion", "paged_lion_32bit"];
+    PagedLion8bit = "PagedLion8bit", "lr=1e-4", [1], 8, true, 0.0, ["paged_lion_8bit"];
+    Lamb = "LAMB32bit", "lr=1e-4", [1, 1], 32, false, 0.0, [];
+    RmsProp8bit = "RMSprop8bit", "lr=1e-4", [1], 8, false, 0.0, ["rmsprop_bnb_8bit"];
+    Momentum8bit = "SGD8bit", "lr=1e-3, momentum=0.9", [1], 8, false, 0.0, [];
+    Adagrad8bit = "Adagrad8bit", "lr=1e-4", [1], 8, false, 0.0, [];
+    AdEmaMix = "AdEMAMix32bit", "lr=1e-4", [2, 1], 32, false, 0.01, ["ademamix"];
+    AdEmaMix8bit = "AdEMAMix8bit", "lr=1e-4", [2, 1], 8, false, 0.01, ["ademamix_8bit"];
+    PagedAdEmaMix = "PagedAdEMAMix32bit", "lr=1e-4", [2, 1], 32, true, 0.01, ["paged_ademamix", "paged_ademamix_32bit"];
+    PagedAdEmaMix8bit = "PagedAdEMAMix8bit", "lr=1e-4", [2, 1], 8, true, 0.01, ["paged_ademamix_8bit"];
 };
-
-impl OptimizerKind {
-    /// The class, and the values that it keeps for each value of a parameter; 0 for a part of one.
-    fn class_and_states(self) -> (&'static str, u64) {
-        match self {
-            Self::Sgd => ("torch.optim.SGD", 0),
-            Self::Momentum => ("torch.optim.SGD", 1),
-            Self::Adam => ("torch.optim.Adam", 2),
-            Self::AdamW => ("torch.optim.AdamW", 2),
-            Self::RmsProp => ("torch.optim.RMSprop", 1),
-            Self::RmsPropMomentum | Self::RmsPropCentered => ("torch.optim.RMSprop", 2),
-            Self::Adagrad => ("torch.optim.Adagrad", 1),
-            Self::Adadelta => ("torch.optim.Adadelta", 2),
-            Self::NAdam | Self::NAdamW => ("torch.optim.NAdam", 2),
-            Self::RAdam | Self::RAdamW => ("torch.optim.RAdam", 2),
-            Self::Adamax => ("torch.optim.Adamax", 2),
-            Self::Asgd => ("torch.optim.ASGD", 1),
-            Self::Rprop => ("torch.optim.Rprop", 2),
-            Self::Muon => ("torch.optim.Muon", 1),
-            Self::TorchAdafactor => ("torch.optim.Adafactor", 0),
-            Self::Adafactor => ("transformers.Adafactor", 0),
-            other => BITSANDBYTES.iter().find(|row| row.kind == other).map_or(("", 0), |row| {
-                (row.class, if row.eight_bits { 0 } else { row.states.iter().sum::<usize>() as u64 })
-            }),
-        }
-    }
-
-    /// Values of the parameters' type that it keeps for each of them, as closed formulas count them.
-    pub fn states(self) -> u64 {
-        self.class_and_states().1
-    }
-}
 
 /// An optimizer and its settings. `None` means PyTorch's default.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -307,11 +374,7 @@ pub struct OptimizerSettings {
 }
 
 fn implementation_name<S: serde::Serializer>(implementation: &Implementation, s: S) -> Result<S::Ok, S::Error> {
-    s.serialize_str(match implementation {
-        Implementation::Loop => "loop",
-        Implementation::Foreach => "foreach",
-        Implementation::Fused => "fused",
-    })
+    s.serialize_str(implementation.name())
 }
 
 impl OptimizerSettings {

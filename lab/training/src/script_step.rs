@@ -116,7 +116,7 @@ pub struct ScriptStep<N: ScriptNetwork> {
     /// The region around it in which what is saved goes to the host.
     saving: Option<SavedHooksGuard>,
     /// During an evaluation, the values of the loop's own names.
-    aside: Option<Names<N>>,
+    outer_locals: Option<Names<N>>,
 }
 
 /// Batch, result and loss.
@@ -125,8 +125,8 @@ type Names<N> = (<N as ScriptNetwork>::Batch, Option<<N as ScriptNetwork>::Outpu
 impl<N: ScriptNetwork> ScriptStep<N> {
     /// State before the first batch.
     pub fn new(network: N, update: Update, settings: RunSettings) -> Self {
-        let (batch, output, loss, before_forward, autocast, saving, aside) = Default::default();
-        Self { network, update, settings, batch, output, loss, before_forward, autocast, saving, aside }
+        let (batch, output, loss, before_forward, autocast, saving, outer_locals) = Default::default();
+        Self { network, update, settings, batch, output, loss, before_forward, autocast, saving, outer_locals }
     }
 
     /// The same step, in which a rank does this before each forward pass.
@@ -143,7 +143,7 @@ impl<N: ScriptNetwork> ScriptStep<N> {
             before()?;
         }
         let _kept = self.settings.checkpoint_save.as_ref().map(CheckpointSave::enter);
-        self.network.call(&self.batch, self.aside.is_some())
+        self.network.call(&self.batch, self.outer_locals.is_some())
     }
 
     /// Runs once the loss is bound: the region of autocast ends, unless the schedule says where, and micro-batches take their share.
@@ -153,7 +153,7 @@ impl<N: ScriptNetwork> ScriptStep<N> {
         }
         self.saving = None;
         let count = self.settings.accumulate;
-        if count > 1 && self.aside.is_none() {
+        if count > 1 && self.outer_locals.is_none() {
             self.loss = Some(ops::div_scalar(bound(&self.loss)?, count as f64)?);
         }
         Ok(())
@@ -179,7 +179,7 @@ impl<N: ScriptNetwork> TrainStep for ScriptStep<N> {
 
     fn forward(&mut self) -> Result<()> {
         // What the names held before is freed in the regions.
-        self.saving = self.settings.save_on_cpu.filter(|_| self.aside.is_none()).map(SavedOn::enter);
+        self.saving = self.settings.save_on_cpu.filter(|_| self.outer_locals.is_none()).map(SavedOn::enter);
         self.autocast = self.settings.precision.autocast().map(Autocast::new);
         let output = self.output()?;
         let only_loss = self.network.keeps_only_loss();
@@ -248,7 +248,7 @@ impl<N: ScriptNetwork> TrainStep for ScriptStep<N> {
         }
         self.network.check_evaluation(&self.settings)?;
         self.network.set_training(false);
-        self.aside = Some((std::mem::take(&mut self.batch), self.output.take(), self.loss.take()));
+        self.outer_locals = Some((std::mem::take(&mut self.batch), self.output.take(), self.loss.take()));
         Ok(())
     }
 
@@ -258,7 +258,7 @@ impl<N: ScriptNetwork> TrainStep for ScriptStep<N> {
 
     fn leave_evaluation(&mut self) {
         self.network.set_training(true);
-        if let Some((batch, output, loss)) = self.aside.take() {
+        if let Some((batch, output, loss)) = self.outer_locals.take() {
             self.batch = batch;
             self.output = output;
             self.loss = loss;

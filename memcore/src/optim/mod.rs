@@ -57,6 +57,17 @@ pub enum Implementation {
     Fused,
 }
 
+impl Implementation {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Loop => "loop",
+            Self::Foreach => "foreach",
+            Self::Fused => "fused",
+        }
+    }
+}
+
 /// The parameters of an optimizer. They are dropped from the last one on, in the order in which Python frees a list.
 struct Parameters(Vec<Parameter>);
 

@@ -123,9 +123,9 @@ impl Engine<'_> {
     fn predict(&self, spec: &RunSpec) -> Result<Value> {
         let plan = planned(spec, self.ui)?;
         let workspaces = Workspaces::new(AskCudnn::Auto, None, self.ui)?;
-        let paper = dry_runner().with_workspaces_of(&workspaces).drawing(spec, &plan.session)?;
-        let result = self.result(&plan, &paper, spec, false)?;
-        let recording = paper.drawn().map(|drawn| drawn.recording).or_else(|| drawn(&paper, spec, &plan.session));
+        let runner = dry_runner().with_workspaces_of(&workspaces).drawing(spec, &plan.session)?;
+        let result = self.result(&plan, &runner, spec, false)?;
+        let recording = runner.drawn().map(|drawn| drawn.recording).or_else(|| drawn(&runner, spec, &plan.session));
         let picture = recording.and_then(|recording| picture_of(&recording, &result, Detail::Curve));
         let json = result.to_json().map_err(|error| Failure::usage(error.to_string()))?;
         Ok(json!({
@@ -141,28 +141,28 @@ impl Engine<'_> {
     fn picture(&self, spec: &RunSpec) -> Result<Value> {
         let plan = planned(spec, self.ui)?;
         let workspaces = Workspaces::new(AskCudnn::Auto, None, self.ui)?;
-        let paper = dry_runner().with_workspaces_of(&workspaces).drawing(spec, &plan.session)?;
-        let result = self.result(&plan, &paper, spec, false)?;
-        let recording = paper.drawn().map(|drawn| drawn.recording).or_else(|| drawn(&paper, spec, &plan.session));
+        let runner = dry_runner().with_workspaces_of(&workspaces).drawing(spec, &plan.session)?;
+        let result = self.result(&plan, &runner, spec, false)?;
+        let recording = runner.drawn().map(|drawn| drawn.recording).or_else(|| drawn(&runner, spec, &plan.session));
         let picture = recording.and_then(|recording| picture_of(&recording, &result, Detail::Whole));
         Ok(json!({ "picture": picture }))
     }
 
-    fn result(&self, plan: &Plan, paper: &DryRunner<'_>, spec: &RunSpec, changes: bool) -> Result<TrainResult> {
-        if spec.parallel.data_parallel.is_some() {
-            return data_parallel::answer(paper, spec, changes, self.ui);
+    fn result(&self, plan: &Plan, runner: &DryRunner<'_>, spec: &RunSpec, changes: bool) -> Result<TrainResult> {
+        if spec.parallel.ranks.data_parallel.is_some() {
+            return data_parallel::answer(runner, spec, changes, self.ui);
         }
         let asked = Asked { in_full: false, changes };
-        let needs = |_| paper.needs(spec);
-        let report = answer(paper, spec, plan, asked, None, || execute_with(plan, self.ui, None, &needs))?;
+        let needs = |_| runner.needs(spec);
+        let report = answer(runner, spec, plan, asked, None, || execute_with(plan, self.ui, None, &needs))?;
         Ok(report.result)
     }
 
     fn changes(&self, spec: &RunSpec) -> Result<Value> {
         let plan = on_one_device(spec, self.ui)?;
         let workspaces = Workspaces::new(AskCudnn::Auto, None, self.ui)?;
-        let paper = dry_runner().with_workspaces_of(&workspaces);
-        let tries = self.result(&plan, &paper, spec, true)?.tries.unwrap_or_default();
+        let runner = dry_runner().with_workspaces_of(&workspaces);
+        let tries = self.result(&plan, &runner, spec, true)?.tries.unwrap_or_default();
         let fields: Vec<_> = tries.entries.iter().map(|entry| self.shared(entry.fields.clone())).collect();
         Ok(json!({ "tries": tries, "fields": fields }))
     }
@@ -170,8 +170,8 @@ impl Engine<'_> {
     /// The run as transformers, PEFT and bitsandbytes are told it.
     fn arguments(&self, spec: &RunSpec) -> Result<Value> {
         let workspaces = Workspaces::new(AskCudnn::Auto, None, self.ui)?;
-        let paper = dry_runner().with_workspaces_of(&workspaces);
-        Ok(match PythonArguments::of_run(&paper, spec)? {
+        let runner = dry_runner().with_workspaces_of(&workspaces);
+        Ok(match PythonArguments::of_run(&runner, spec)? {
             Ok(PythonArguments { text, differs }) => json!({ "python": text, "differs": differs }),
             Err(why) => json!({ "why": why }),
         })
@@ -194,7 +194,7 @@ impl Engine<'_> {
         let session = dry_runner().session(spec)?;
         let own = sizes(&session)[over].as_u64().unwrap_or(1).max(1);
         let workspaces = Workspaces::new(AskCudnn::Auto, None, self.ui)?;
-        let paper = dry_runner().with_workspaces_of(&workspaces);
+        let runner = dry_runner().with_workspaces_of(&workspaces);
         let first = (own >> (POINTS / 2)).max(1).next_power_of_two();
         let mut values: Vec<u64> = (0..POINTS as u32).map(|power| first << power).chain([own]).collect();
         values.sort_unstable();
@@ -203,7 +203,7 @@ impl Engine<'_> {
         for value in values {
             let Ok(changed) = spec.with([(over, &Value::from(value))]) else { break };
             // A network has a longest sequence.
-            let Ok(figures) = paper.figures(&changed) else { continue };
+            let Ok(figures) = runner.figures(&changed) else { continue };
             budget = figures.room.map(|room| room.budget_bytes);
             let held = figures.room.and_then(|room| room.reserved_bytes).unwrap_or(figures.reserved_bytes);
             allocated.push((value as f64, figures.allocated_bytes as f64));
@@ -230,7 +230,7 @@ impl Engine<'_> {
 
 /// The run; of one that is divided among cards, its form on one of them.
 fn on_one_device(spec: &RunSpec, ui: &Ui) -> Result<Plan> {
-    match spec.parallel.data_parallel {
+    match spec.parallel.ranks.data_parallel {
         Some(_) => Plan::dry(&spec.alone(), ui),
         None => Plan::dry(spec, ui),
     }
@@ -246,9 +246,9 @@ fn planned(spec: &RunSpec, ui: &Ui) -> Result<Plan> {
 }
 
 /// The run with enough memory, of several cards the fullest; `None` where that cannot be drawn.
-fn drawn(paper: &DryRunner<'_>, spec: &RunSpec, session: &Session) -> Option<Recording> {
-    match spec.parallel.data_parallel {
-        Some(_) => paper.drawn_fullest_rank(spec).ok(),
+fn drawn(runner: &DryRunner<'_>, spec: &RunSpec, session: &Session) -> Option<Recording> {
+    match spec.parallel.ranks.data_parallel {
+        Some(_) => runner.drawn_fullest_rank(spec).ok(),
         None => session.drawn_until_it_repeats(&interrupt::asked).ok(),
     }
 }

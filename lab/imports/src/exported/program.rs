@@ -12,6 +12,7 @@ use memcore::DType;
 
 use super::lifetimes::{ENTRY, Lifetimes};
 use super::names::Place;
+use super::open_sizes::{OpenDim, OpenSizes};
 use super::schema::{self, Argument, Number, Size, TensorMeta};
 use super::unrepresented::{Unknown, refusal};
 
@@ -32,6 +33,8 @@ pub(super) struct Program {
     pub nodes: Vec<Node>,
     /// Results of the graph.
     pub outputs: Vec<Arg>,
+    /// Sizes of results that follow from the inputs.
+    pub open: OpenSizes,
 }
 
 /// One call of an operator.
@@ -84,6 +87,8 @@ pub(super) struct Output {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Expected {
     pub dims: Vec<Option<usize>>,
+    /// Sizes that are not numbers, and follow from the graph's inputs.
+    pub open: Vec<OpenDim>,
     pub dtype: Option<DType>,
 }
 
@@ -190,7 +195,7 @@ impl Lowering<'_> {
     fn graph(&mut self, graph: &schema::Graph) -> Result<Program> {
         let number = self.graphs;
         self.graphs += 1;
-        let mut scope = Scope { file: self.file, slots: HashMap::new(), names: Vec::new() };
+        let mut scope = Scope { file: self.file, slots: HashMap::new(), names: Vec::new(), open: OpenSizes::default() };
         let mut inputs = Vec::new();
         for input in &graph.inputs {
             inputs.push(match input {
@@ -200,13 +205,15 @@ impl Lowering<'_> {
             });
         }
         let first_made = scope.names.len();
+        scope.open = OpenSizes::read(graph, inputs.iter().map(|slot: &Slot| (*slot, scope.names[*slot].as_str())));
         let mut nodes = Vec::new();
         for node in &graph.nodes {
             nodes.push(self.node(node, graph, &mut scope)?);
         }
         let outputs = graph.outputs.iter().map(|output| self.argument(output, &scope, "the outputs"));
         let outputs = outputs.collect::<Result<Vec<Arg>>>()?;
-        let mut program = Program { number, names: std::mem::take(&mut scope.names), inputs, nodes, outputs };
+        let (names, open) = (std::mem::take(&mut scope.names), std::mem::take(&mut scope.open));
+        let mut program = Program { number, names, inputs, nodes, outputs, open };
         find_deaths(&mut program, first_made);
         self.live_on(&mut program, graph, &scope, first_made)?;
         Ok(program)
@@ -262,7 +269,9 @@ impl Lowering<'_> {
                     (Some(result), None) => scope.define(result, &name)?,
                     (None, _) => scope.unnamed(),
                 };
-                let expected = result.and_then(|result| graph.tensor_values.get(result)).map(Expected::from_meta);
+                let meta = result.and_then(|result| graph.tensor_values.get(result));
+                let expected =
+                    meta.map(|meta| Expected { open: scope.open.of_result(meta), ..Expected::from_meta(meta) });
                 outputs.push(Output { slot, expected });
             }
         }
@@ -313,6 +322,7 @@ struct Scope<'a> {
     file: &'a str,
     slots: HashMap<String, Slot>,
     names: Vec<String>,
+    open: OpenSizes,
 }
 
 impl Scope<'_> {
@@ -356,7 +366,7 @@ impl Expected {
             Size::AsInt(value) => usize::try_from(*value).ok(),
             Size::AsExpr(_) => None,
         };
-        Self { dims: meta.sizes.iter().map(known).collect(), dtype: dtype(meta.dtype) }
+        Self { dims: meta.sizes.iter().map(known).collect(), open: Vec::new(), dtype: dtype(meta.dtype) }
     }
 }
 

@@ -108,24 +108,38 @@ impl Runner {
         values: &mut [Value],
         views: &mut Views,
     ) -> Result<()> {
+        let open: Arc<[Option<usize>]> = program.open.values(values).into();
         let mut next = nodes.start;
         for region in self.regions.within(program).iter().filter(|region| nodes.contains(&region.nodes.start)) {
-            self.nodes(program, next..region.nodes.start, values, views)?;
-            let _again = is_grad_enabled().then(|| self.begin(program, region, values));
-            self.nodes(program, region.nodes.clone(), values, views)?;
+            self.nodes(program, next..region.nodes.start, values, views, &open)?;
+            let _again = is_grad_enabled().then(|| self.begin(program, region, values, &open));
+            self.nodes(program, region.nodes.clone(), values, views, &open)?;
             next = region.nodes.end;
         }
-        self.nodes(program, next..nodes.end, values, views)
+        self.nodes(program, next..nodes.end, values, views, &open)
     }
 
-    fn nodes(&self, of: &Program, nodes: Range<usize>, values: &mut [Value], views: &mut Views) -> Result<()> {
+    fn nodes(
+        &self,
+        of: &Program,
+        nodes: Range<usize>,
+        values: &mut [Value],
+        views: &mut Views,
+        open: &[Option<usize>],
+    ) -> Result<()> {
         of.nodes[nodes]
             .iter()
-            .try_for_each(|node| self.node(node, values, views).map_err(|error| self.placed(node, error)))
+            .try_for_each(|node| self.node(node, values, views, open).map_err(|error| self.placed(node, error)))
     }
 
     /// Begins nodes that are computed again: what they save until the guard is dropped is freed, and comes back from the values that enter.
-    fn begin(&self, program: &Arc<Program>, region: &Region, values: &[Value]) -> Result<BlockGuard> {
+    fn begin(
+        &self,
+        program: &Arc<Program>,
+        region: &Region,
+        values: &[Value],
+        open: &Arc<[Option<usize>]>,
+    ) -> Result<BlockGuard> {
         let (mut kept, mut others) = (Vec::<(Slot, Tensor)>::new(), Vec::new());
         for slot in &region.kept {
             match &values[*slot] {
@@ -136,7 +150,7 @@ impl Runner {
         others.extend(region.state.iter().map(|slot| (*slot, values[*slot].clone())));
         let (slots, tensors): (Vec<Slot>, Vec<Tensor>) = kept.into_iter().unzip();
         let versions: Vec<u32> = tensors.iter().map(|tensor| tensor.array().storage().version()).collect();
-        let (runner, program) = (self.clone(), program.clone());
+        let (runner, program, open) = (self.clone(), program.clone(), open.clone());
         let (module, nodes) = (region.module.clone(), region.nodes.clone());
         checkpoint_until_dropped(&self.device, &tensors, move |tensors| {
             for ((slot, tensor), version) in slots.iter().zip(tensors).zip(&versions) {
@@ -149,7 +163,7 @@ impl Runner {
                 }
             }
             let entering = slots.iter().copied().zip(tensors.iter().cloned().map(Value::Tensor));
-            runner.again(&program, nodes.clone(), others.iter().cloned().chain(entering))
+            runner.again(&program, nodes.clone(), others.iter().cloned().chain(entering), &open)
         })
     }
 
@@ -159,6 +173,7 @@ impl Runner {
         program: &Program,
         nodes: Range<usize>,
         entering: impl Iterator<Item = (Slot, Value)>,
+        open: &[Option<usize>],
     ) -> Result<()> {
         let mut slots = self.spare.take(program.names.len());
         let mut used: Vec<Slot> =
@@ -167,14 +182,14 @@ impl Runner {
             slots.values[slot] = value;
             used.push(slot);
         }
-        let done = self.nodes(program, nodes, &mut slots.values, &mut slots.views);
+        let done = self.nodes(program, nodes, &mut slots.values, &mut slots.views, open);
         self.spare.give_back(slots, used);
         done
     }
 
-    fn node(&self, node: &Node, values: &mut [Value], views: &mut Views) -> Result<()> {
+    fn node(&self, node: &Node, values: &mut [Value], views: &mut Views, open: &[Option<usize>]) -> Result<()> {
         if !self.evaluates || !counts_batches(node, values) {
-            self.made(node, values, views)?;
+            self.made(node, values, views, open)?;
         }
         for slot in &node.dying {
             values[*slot] = Value::None;
@@ -184,7 +199,7 @@ impl Runner {
     }
 
     /// Computes a node, and puts its results into their slots.
-    fn made(&self, node: &Node, values: &mut [Value], views: &mut Views) -> Result<()> {
+    fn made(&self, node: &Node, values: &mut [Value], views: &mut Views, open: &[Option<usize>]) -> Result<()> {
         let _scope = context::scope(self.device.scope(&node.scope));
         let operator = Operator::numbered(node.operator);
         let made = {
@@ -216,7 +231,7 @@ impl Runner {
         for (i, (output, value)) in node.outputs.iter().zip(made).enumerate() {
             if let (Some(expected), Value::Tensor(tensor)) = (&output.expected.as_ref().filter(|_| i < checked), &value)
             {
-                self.check(node, expected, tensor)?;
+                self.check(node, expected, open, tensor)?;
             }
             match value {
                 Value::Tensor(written) if node.in_place => views.written(output.slot, written, values)?,
@@ -231,12 +246,16 @@ impl Runner {
         Ok(())
     }
 
-    /// Checks the sizes and type of a result. One that differs from PyTorch's would make every later figure wrong.
-    fn check(&self, node: &Node, expected: &Expected, found: &Tensor) -> Result<()> {
+    /// Checks the sizes and type of a result. One that differs from PyTorch's would make every later figure wrong. `open`: the graph's open sizes.
+    fn check(&self, node: &Node, expected: &Expected, open: &[Option<usize>], found: &Tensor) -> Result<()> {
+        let is = |known: Option<usize>, dim: usize| known.is_none_or(|known| known == dim);
         let fits = expected.dims.len() == found.rank()
-            && expected.dims.iter().zip(found.dims()).all(|(known, dim)| known.is_none_or(|known| known == *dim));
+            && expected.dims.iter().zip(found.dims()).all(|(known, dim)| is(*known, *dim))
+            && expected.open.iter().all(|(dim, size)| is(open[*size], found.dims()[*dim]));
         if !fits {
-            let shown: Vec<String> = expected.dims.iter().map(|d| d.map_or("*".into(), |d| d.to_string())).collect();
+            let mut dims = expected.dims.clone();
+            expected.open.iter().for_each(|(dim, size)| dims[*dim] = open[*size]);
+            let shown: Vec<String> = dims.iter().map(|d| d.map_or("*".into(), |d| d.to_string())).collect();
             let problem = format!("gives {:?}, the file says [{}]", found.dims(), shown.join(", "));
             return Err(Error::invalid(node.target.clone(), problem));
         }

@@ -1,5 +1,6 @@
 //! Meaning of each argument for the memory of a training step.
 
+use lab_training::OptimizerKind;
 use serde_json::Value;
 
 use super::keys::{NOT_HERE, OTHER_TRAINERS, WITHOUT_WEIGHT};
@@ -162,27 +163,8 @@ fn number(field: &'static str, value: &Value) -> Meaning {
     }
 }
 
-/// Reads a name of `OptimizerNames`. Where torch chooses the form, it chooses `foreach`.
+/// Reads a name of `OptimizerNames`.
 fn optimizer(value: &Value) -> Meaning {
-    match value.as_str() {
-        Some("adamw_torch") => Meaning::Optimizer("adamw", "foreach"),
-        Some("adamw_torch_fused") => Meaning::Optimizer("adamw", "fused"),
-        Some("sgd") => Meaning::Optimizer("sgd", "foreach"),
-        Some("adagrad") => Meaning::Optimizer("adagrad", "foreach"),
-        Some("rmsprop") => Meaning::Optimizer("rmsprop", "foreach"),
-        Some("adafactor") => Meaning::Optimizer("adafactor", "loop"),
-        Some("adamw_8bit" | "adamw_bnb_8bit") => Meaning::Optimizer("adamw8bit", "loop"),
-        Some("paged_adamw_8bit") => Meaning::Optimizer("paged-adamw8bit", "loop"),
-        Some("paged_adamw_32bit" | "paged_adamw") => Meaning::Optimizer("paged-adamw", "loop"),
-        Some("lion_32bit" | "lion") => Meaning::Optimizer("lion", "loop"),
-        Some("lion_8bit") => Meaning::Optimizer("lion8bit", "loop"),
-        Some("paged_lion_32bit" | "paged_lion") => Meaning::Optimizer("paged-lion", "loop"),
-        Some("paged_lion_8bit") => Meaning::Optimizer("paged-lion8bit", "loop"),
-        Some("ademamix") => Meaning::Optimizer("ademamix", "loop"),
-        Some("ademamix_8bit") => Meaning::Optimizer("ademamix8bit", "loop"),
-        Some("paged_ademamix_32bit" | "paged_ademamix") => Meaning::Optimizer("paged-ademamix", "loop"),
-        Some("paged_ademamix_8bit") => Meaning::Optimizer("paged-ademamix8bit", "loop"),
-        Some("rmsprop_bnb_8bit") => Meaning::Optimizer("rmsprop8bit", "loop"),
-        _ => Meaning::Refused(Some("optimizer")),
-    }
+    let known = value.as_str().and_then(OptimizerKind::of_transformers);
+    known.map_or(Meaning::Refused(Some("optimizer")), |(kind, form)| Meaning::Optimizer(kind.name(), form.name()))
 }

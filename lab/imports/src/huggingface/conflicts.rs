@@ -119,7 +119,7 @@ impl Pretrained {
             _ if !matches!(self.family.kind(), Kind::Decoder { .. }) => {
                 "some of the blocks are for decoders; this network has none and blocks"
             }
-            _ => return checkpoint.check(&self.name, self.sizes().layers),
+            _ => return checkpoint.check(self.known.name, self.sizes().layers),
         };
         Err(Error::usage("checkpoint", format!("{checkpoint}: {problem}")))
     }

@@ -95,7 +95,7 @@ pub(super) struct Family {
     pub(super) padding: Option<u64>,
 }
 
-const ENCODERS: &[Head] = &[
+pub(super) const ENCODERS: &[Head] = &[
     Head::MaskedLm,
     Head::SequenceClassification,
     Head::TokenClassification,
@@ -105,7 +105,7 @@ const ENCODERS: &[Head] = &[
     Head::NextSentence,
 ];
 
-const DECODERS: &[Head] = &[
+pub(super) const DECODERS: &[Head] = &[
     Head::CausalLm,
     Head::SequenceClassification,
     Head::BaseModel,
@@ -113,37 +113,17 @@ const DECODERS: &[Head] = &[
     Head::QuestionAnswering,
 ];
 
-const OPT: &[Head] = &[Head::CausalLm, Head::SequenceClassification, Head::BaseModel, Head::QuestionAnswering];
+pub(super) const OPT: &[Head] =
+    &[Head::CausalLm, Head::SequenceClassification, Head::BaseModel, Head::QuestionAnswering];
 
-const PICTURES: &[Head] = &[Head::ImageClassification, Head::BaseModel];
+pub(super) const PICTURES: &[Head] = &[Head::ImageClassification, Head::BaseModel];
 
-const PAIRS: &[Head] =
+pub(super) const PAIRS: &[Head] =
     &[Head::ConditionalGeneration, Head::TokenClassification, Head::QuestionAnswering, Head::EncoderModel];
 
 impl Family {
-    /// Returns the family; `None` for a `model_type` that is not represented.
-    pub(super) fn from_model_type(model_type: &str) -> Option<Self> {
-        let (prefix, heads, padding) = match model_type {
-            "bert" => ("Bert", ENCODERS, Some(0)),
-            "distilbert" => ("DistilBert", &ENCODERS[..6], Some(0)),
-            "camembert" => ("Camembert", &ENCODERS[..6], Some(1)),
-            "roberta" => ("Roberta", &ENCODERS[..6], Some(1)),
-            "xlm-roberta" => ("XLMRoberta", &ENCODERS[..6], Some(1)),
-            "gemma" => ("Gemma", &DECODERS[..4], Some(0)),
-            "gpt2" => ("GPT2", DECODERS, None),
-            "gpt_neox" => ("GPTNeoX", DECODERS, None),
-            "llama" => ("Llama", DECODERS, None),
-            "mistral" => ("Mistral", DECODERS, None),
-            "opt" => ("OPT", OPT, Some(1)),
-            "phi3" => ("Phi3", &DECODERS[..4], Some(32_000)),
-            "qwen2" => ("Qwen2", DECODERS, None),
-            "qwen3" => ("Qwen3", DECODERS, None),
-            "mt5" => ("MT5", PAIRS, Some(0)),
-            "t5" => ("T5", PAIRS, Some(0)),
-            "vit" => ("ViT", PICTURES, None),
-            _ => return None,
-        };
-        Some(Self { prefix, heads, padding })
+    pub(super) const fn new(prefix: &'static str, heads: &'static [Head], padding: Option<u64>) -> Self {
+        Self { prefix, heads, padding }
     }
 
     pub(super) fn class(&self, head: Head) -> String {

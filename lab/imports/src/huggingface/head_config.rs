@@ -50,12 +50,11 @@ pub(super) struct HeadConfig {
 const CHOICES: usize = 4;
 
 impl HeadConfig {
-    /// Reads the head for a family. `None` for a `model_type` that is not represented.
+    /// Reads the head for the family of a `model_type`.
     ///
     /// # Errors
     /// [`Error::Usage`] for a class or a head that the family lacks, or that is not represented; the message lists those that are.
-    pub(super) fn read(keys: &Keys<'_>, model_type: &str, options: &Options) -> error::Result<Option<Self>> {
-        let Some(family) = Family::from_model_type(model_type) else { return Ok(None) };
+    pub(super) fn read(keys: &Keys<'_>, model_type: &str, family: &Family, options: &Options) -> error::Result<Self> {
         let named = named(keys)?;
         let head = match (options.head, &named[..]) {
             (Some(head), _) if family.heads.contains(&head) => head,
@@ -90,7 +89,7 @@ impl HeadConfig {
         }
         let optional =
             |key| Ok::<_, Error>(if keys.get(key).is_some() { Some(keys.probability(key, 0.0)?) } else { None });
-        Ok(Some(Self {
+        Ok(Self {
             head,
             class: family.class(head),
             assumed: options.head.is_none() && named.is_empty(),
@@ -102,7 +101,7 @@ impl HeadConfig {
             hidden_dropout: optional("hidden_dropout")?,
             token_bias: keys.flag("token_classification_bias", true)?,
             release: options.transformers.unwrap_or(REPRESENTED),
-        }))
+        })
     }
 
     /// Returns `classifier_dropout`, or its default.

@@ -1,7 +1,7 @@
 //! Networks of the `transformers` library from their `config.json`: the same operators in the same order, with the same tensors kept and freed, so
 //! that their memory is what PyTorch takes for them.
 //!
-//! There is one architecture per file. The rules are those of release 5.24 of the library (`meant.rs` says how far others are from it); its defaults
+//! There is one architecture per file. The rules are those of release 5.24 of the library (`release_rules.rs` says how far others are from it); its defaults
 //! stand for absent keys. Features of a configuration that no network here supports are refused by name.
 
 mod attention;
@@ -28,15 +28,17 @@ mod layers;
 mod library_trainer;
 mod llama;
 mod mask;
-mod meant;
+mod model_types;
 mod network;
 mod opt;
 mod options;
 mod phi3;
 mod pieces;
 mod prepared;
+mod provenance;
 mod ranks;
 mod recomputed;
+mod release_rules;
 mod releases;
 mod rms;
 mod rotary;
@@ -46,7 +48,6 @@ mod t5;
 mod trainer;
 mod vit;
 mod windows;
-mod written;
 
 use std::path::Path;
 
@@ -64,12 +65,14 @@ pub use inputs::Inputs;
 use keys::Keys;
 pub use known::{Configuration, Known, find, find_without_owner, known};
 pub use library_trainer::{LibraryStep, MAX_GRAD_NORM, library_trainer, trainer_optimizer};
-use meant::Meant;
+pub use model_types::MODEL_TYPES;
+use model_types::ModelType;
 use network::Counting;
 pub use network::{Network, Output};
 use options::Sizes;
 pub use options::{Attention, AttentionMask, End, Options, Script};
 pub use ranks::train_ranks;
+use release_rules::ReleaseRules;
 pub use releases::{REPRESENTED, Release};
 pub use trainer::{Keep, PretrainedNetwork, PretrainedStep, train, train_from, trainer};
 
@@ -85,7 +88,7 @@ const OWN_LOSS: &str =
 
 /// A network as described by its configuration.
 pub struct Pretrained {
-    name: String,
+    known: &'static ModelType,
     file: String,
     saved_type: SavedType,
     saved_by: Option<Release>,
@@ -95,27 +98,6 @@ pub struct Pretrained {
     /// Keys of the file that are not known here; one sentence each.
     pub warnings: Vec<String>,
 }
-
-/// The `model_type`s that are represented.
-pub const MODEL_TYPES: [&str; 17] = [
-    "bert",
-    "camembert",
-    "distilbert",
-    "gemma",
-    "gpt2",
-    "gpt_neox",
-    "llama",
-    "mistral",
-    "mt5",
-    "opt",
-    "phi3",
-    "qwen2",
-    "qwen3",
-    "roberta",
-    "t5",
-    "vit",
-    "xlm-roberta",
-];
 
 /// Reads a `config.json`.
 ///
@@ -135,12 +117,12 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
     let Value::Object(map) = &value else { return Err(Error::usage(file, "is not a JSON object")) };
     let keys = Keys::new(file, map);
     let model_type = keys.name("model_type", "")?;
-    let Meant { options, warning } = Meant::read(&keys, model_type, options)?;
+    let ReleaseRules { options, warning } = ReleaseRules::read(&keys, model_type, options)?;
     let options = &options;
     let attention = if options.attention == Attention::Eager { "eager" } else { "sdpa" };
     keys.check_choices(attention, options.checkpoints())?;
     keys.check_represented(if matches!(model_type, "t5" | "mt5") { &["is_encoder_decoder"] } else { &[] })?;
-    let Some(head) = HeadConfig::read(&keys, model_type, options)? else {
+    let Some(known) = ModelType::named(model_type) else {
         let missing = if model_type.is_empty() {
             "it names no network".into()
         } else {
@@ -150,31 +132,13 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
         let problem = format!("{missing}; known: {known}; any other your own Python builds: vramlab predict {file}");
         return Err(keys.error("model_type", problem));
     };
-    let llama = |form| -> Result<Box<dyn Family>> { Ok(Box::new(llama::Config::read(&keys, form, options)?)) };
-    let t5 = |form| -> Result<Box<dyn Family>> { Ok(Box::new(t5::Config::read(&keys, form, &head, options)?)) };
-    let family: Box<dyn Family> = match model_type {
-        "bert" | "camembert" | "roberta" | "xlm-roberta" => {
-            Box::new(bert::Config::read(&keys, model_type, &head, options)?)
-        }
-        "distilbert" => Box::new(distilbert::Config::read(&keys, options)?),
-        "gpt2" => Box::new(gpt2::Config::read(&keys, options)?),
-        "gpt_neox" => Box::new(gpt_neox::Config::read(&keys, options)?),
-        "gemma" => llama(llama::Form::Gemma)?,
-        "llama" => llama(llama::Form::Llama)?,
-        "mistral" => llama(llama::Form::Mistral)?,
-        "qwen2" => llama(llama::Form::Qwen2)?,
-        "qwen3" => llama(llama::Form::Qwen3)?,
-        "opt" => Box::new(opt::Config::read(&keys, options)?),
-        "phi3" => Box::new(phi3::Config::read(&keys, options)?),
-        "mt5" => t5(t5::Form::Mt5)?,
-        "t5" => t5(t5::Form::T5)?,
-        _ => Box::new(vit::Config::read(&keys, &head, options)?),
-    };
+    let head = HeadConfig::read(&keys, model_type, &known.classes, options)?;
+    let family = (known.read)(&keys, &head, options)?;
     let model = Pretrained {
-        name: model_type.into(),
+        known,
         file: file.into(),
         saved_type: SavedType::read(&keys)?,
-        saved_by: written::release(&keys),
+        saved_by: provenance::release(&keys),
         family,
         head,
         options: options.clone(),
@@ -213,23 +177,15 @@ impl Pretrained {
         self.head.head == Head::CausalLm && matches!(self.family.kind(), Kind::Decoder { .. })
     }
 
-    /// Returns the layers on which PEFT 0.21 puts adapters if no `target_modules` are given (its
-    /// `TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING`); `None` if it has none for the `model_type`.
+    /// Returns the layers on which PEFT puts adapters if no `target_modules` are given; `None` if it has none for the `model_type`.
     pub fn lora_target(&self) -> Option<LoraTarget> {
-        let names: &[&str] = match self.name.as_str() {
-            "t5" | "mt5" => &["q", "v"],
-            "gpt2" => &["c_attn"],
-            "gpt_neox" => &["query_key_value"],
-            "bert" | "roberta" => &["query", "value"],
-            "opt" | "llama" | "mistral" | "gemma" | "qwen2" | "qwen3" => &["q_proj", "v_proj"],
-            _ => return None,
-        };
-        Some(LoraTarget::names(names))
+        let names = self.known.adapted;
+        (!names.is_empty()).then(|| LoraTarget::names(names))
     }
 
     /// True for a decoder with RMS norms.
     pub fn has_rms_norms(&self) -> bool {
-        matches!(self.name.as_str(), "gemma" | "llama" | "mistral" | "phi3" | "qwen2" | "qwen3")
+        self.known.rms_norms
     }
 
     /// Returns the layers whose weights bitsandbytes leaves as they are, of a language model whose other linear layers it quantizes; `None` for a network that was not
@@ -345,7 +301,7 @@ impl Pretrained {
 impl Architecture for Pretrained {
     /// The `model_type`.
     fn name(&self) -> &str {
-        &self.name
+        self.known.name
     }
 
     fn description(&self) -> String {
@@ -384,7 +340,7 @@ impl Architecture for Pretrained {
             let problem = format!(
                 "{} in float16 is not represented: the library clamps its hidden states and keeps some weights in float32; \
                  bf16 and autocast-fp16 are",
-                self.name
+                self.known.name
             );
             return Err(Error::usage("precision", problem));
         }

@@ -23,7 +23,6 @@ use serde_json::{Map, Value};
 use crate::hf_args::{Around, HfArgs, with_liger};
 pub use keys::Counted;
 use keys::{Keys, Taken};
-pub use optimizers::name_of as optimizer_name;
 pub use trainer::Trainer;
 
 /// Largest file that is read, in bytes.

@@ -5,26 +5,11 @@ use serde_json::Value;
 
 use super::keys::Taken;
 
-/// Names in recipes, the optimizer here, and its form. One that this program does not have yet is an error by the recipe's own name.
-#[rustfmt::skip]
-const NAMES: &[(&[&str], &str, Option<&str>)] = &[
-    (&["adamw_torch_fused"], "adamw", Some("fused")),
-    (&["adamw_torch", "adamw_hf", "adamw"], "adamw", Some("foreach")),
-    (&["sgd"], "sgd", Some("foreach")),
-    (&["adagrad"], "adagrad", Some("foreach")),
-    (&["rmsprop"], "rmsprop", Some("foreach")),
-    (&["adamw_bnb_8bit", "adamw_8bit"], "adamw8bit", Some("loop")),
-    (&["paged_adamw_8bit"], "paged-adamw8bit", Some("loop")),
-    (&["paged_adamw", "paged_adamw_32bit"], "paged-adamw", Some("loop")),
-    (&["adafactor"], "adafactor", Some("loop")),
-    (&["lion", "lion_32bit"], "lion", Some("loop")),
-    (&["lion_8bit"], "lion8bit", Some("loop")),
-    (&["paged_lion_8bit"], "paged-lion8bit", Some("loop")),
-    (&["paged_lion", "paged_lion_32bit"], "paged-lion", Some("loop")),
-    (&["rmsprop_bnb_8bit"], "rmsprop8bit", Some("loop")),
-    (&["ademamix"], "ademamix", Some("loop")),
-    (&["ademamix_8bit"], "ademamix8bit", Some("loop")),
-    (&["nadam"], "nadam", None),
+/// Further names in recipes, the optimizer here, and its form. One that this program does not have yet is an error by the recipe's own name.
+const OTHERS: [(&str, &str, Option<&str>); 3] = [
+    ("adamw_hf", "adamw", Some("foreach")),
+    ("adamw", "adamw", Some("foreach")),
+    ("nadam", "nadam", None),
 ];
 
 /// Optimizers of other packages, by the one here that keeps as much or more.
@@ -34,13 +19,6 @@ const LIKE_OTHERS: [(&str, &str, &str); 3] = [
     ("adamw_torch_4bit", "adamw8bit", "states of 4 bits are counted as 8 bits: it needs less"),
 ];
 
-/// Returns the name of an optimizer in a form; `None` if transformers has none.
-pub fn name_of(kind: OptimizerKind, form: &str) -> Option<&'static str> {
-    let found =
-        NAMES.iter().find(|(_, name, of)| *of == Some(form) && OptimizerKind::parse(name).is_ok_and(|it| it == kind));
-    found.and_then(|(names, _, _)| names.first().copied())
-}
-
 /// Sets the optimizer that a key names.
 pub(super) fn set(taken: &mut Taken<'_>, key: &str, value: &Value) {
     let name = value.as_str().unwrap_or_default().to_ascii_lowercase();
@@ -49,12 +27,13 @@ pub(super) fn set(taken: &mut Taken<'_>, key: &str, value: &Value) {
         taken.set("optimizer-impl", "loop");
         return taken.inexact(key, value, how);
     }
-    let known = NAMES.iter().find(|(names, _, _)| names.contains(&name.as_str()));
-    match known.filter(|(_, kind, _)| OptimizerKind::parse(kind).is_ok()) {
-        Some((_, kind, form)) => {
-            taken.set("optimizer", *kind);
+    let named = OptimizerKind::of_transformers(&name).map(|(kind, form)| (kind.name(), Some(form.name())));
+    let other = || OTHERS.iter().find(|(theirs, _, _)| *theirs == name).map(|(_, kind, form)| (*kind, *form));
+    match named.or_else(other).filter(|(kind, _)| OptimizerKind::parse(kind).is_ok()) {
+        Some((kind, form)) => {
+            taken.set("optimizer", kind);
             if let Some(form) = form {
-                taken.set("optimizer-impl", *form);
+                taken.set("optimizer-impl", form);
             }
         }
         None => taken.unsupported(key, value, Some("optimizer")),

@@ -51,18 +51,18 @@ equal! {
     an_autoencoder_with_kullback_leibler: "vae-kl";
     a_network_of_a_graph: "gnn";
     attention_written_with_einsum: "einsum";
-    functions_that_are_used_seldom: "curves";
+    pointwise_functions: "pointwise";
     a_classifier_of_videos: "video";
     a_u_net_of_volumes: "volumes";
     a_network_that_ranks: "ranked";
     a_spatial_transformer: "spatial-transformer";
     patches_as_columns_and_back: "folds";
     losses_of_pairs: "pairs";
-    small_functions_that_many_call: "everyday";
+    noise_bounds_and_arithmetic_in_place: "arithmetic";
     a_critic_with_spectral_norm: "spectral-critic";
     indices_for_any_dimension: "indexed";
     equations_of_three_operands: "equations";
-    functions_that_few_call: "functions";
+    functions_of_pairs_and_along_an_axis: "functions";
     a_segmenter_with_pooling_undone: "segmenter";
     a_recogniser_of_speech: "ctc";
     a_fourier_neural_operator: "fno";
@@ -249,6 +249,19 @@ fn experts_run_in_the_precision_of_their_graph() {
             let says = error.to_string();
             assert!(error.is_usage() && says.contains("--precision is not that of the graph"), "{precision}: {says}");
             assert!(says.ends_with(&format!("vramlab predict {name} --precision bf16")), "{precision}: {says}");
+        }
+    }
+}
+
+/// A network of fewer layers may end in a layer of another kind than its last one. After nine layers each kind of a network has come.
+#[test]
+fn a_recorded_network_has_any_number_of_layers() {
+    for name in exported::names() {
+        for layers in 2..=9 {
+            let model = Reads::default().recorded(name, Some(layers), Some(32), 32, None);
+            let model = model.unwrap_or_else(|error| panic!("{name}: {error}"));
+            let error = trained(&model, Precision::Bf16).err().map(|failed| failed.error.to_string());
+            assert!(error.is_none() || name.contains("bert"), "{name}, {layers} layers: {error:?}");
         }
     }
 }

@@ -225,26 +225,37 @@ fn archives_that_are_none_of_these_are_refused_with_what_they_are() {
     assert_eq!(error, "net.pt2: net/models: holds no model: torch.export.save writes one, models/model.json");
 }
 
-#[test]
-fn a_result_that_is_not_what_the_file_says_is_refused_with_the_line() {
-    let mut all = entries("mlp");
-    for (entry, bytes) in &mut all {
-        if entry.ends_with("models/model.json") {
-            let mut program: Value = serde_json::from_slice(bytes).unwrap();
-            program["graph_module"]["graph"]["tensor_values"]["gelu"]["sizes"][1] = serde_json::json!({"as_int": 255});
-            *bytes = serde_json::to_vec(&program).unwrap();
-        }
-    }
+/// The error of a step with four examples, if the file gives this size to the result of `gelu`.
+fn refused_in_a_step(dimension: usize, size: &dyn Fn(&Value) -> Value) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("net.pt2");
-    std::fs::write(&path, archives::archive(&all)).unwrap();
+    let changed = with_program("mlp", |program| {
+        let known = &mut program["graph_module"]["graph"]["tensor_values"]["gelu"]["sizes"][dimension];
+        *known = size(known);
+    });
+    std::fs::write(&path, changed).unwrap();
     let model = exported::load(&path, None).unwrap();
     let device = Device::meta("torch-2.11-sm90").unwrap();
     let settings = RunSettings::new(4, 1, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
     let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
     let failed = exported::train_from(&model, &device, &settings, source, &mut Continuation::default(), progress);
-    let error = without(folder.path(), &failed.unwrap_err().to_string());
-    assert_eq!(error, "net.pt2: gelu.default in layers.3, networks.py:19: gives [4, 256], the file says [*, 255]");
+    without(folder.path(), &failed.unwrap_err().to_string())
+}
+
+#[test]
+fn a_result_that_is_not_what_the_file_says_is_refused_with_the_line() {
+    let error = refused_in_a_step(1, &|_| serde_json::json!({"as_int": 255}));
+    assert_eq!(error, "net.pt2: gelu.default in layers.3, networks.py:19: gives [4, 256], the file says [4, 255]");
+}
+
+#[test]
+fn an_open_size_of_a_result_is_compared_with_what_follows_from_the_inputs() {
+    let twice = |known: &Value| {
+        let batch = known["as_expr"]["expr_str"].as_str().unwrap();
+        serde_json::json!({"as_expr": {"expr_str": format!("Mul(Integer(2), {batch})")}})
+    };
+    let error = refused_in_a_step(0, &twice);
+    assert_eq!(error, "net.pt2: gelu.default in layers.3, networks.py:19: gives [4, 256], the file says [8, 256]");
 }
 
 /// Makes one change in the program's text or in the archive.

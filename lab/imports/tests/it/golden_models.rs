@@ -340,10 +340,10 @@ fn transformers_5_24() {
     family("transformers_5_24", 48);
 }
 
-/// Later architectures and scaled frequencies.
+/// Gemma, Phi-3, Qwen3 and others, and scaled frequencies.
 #[test]
-fn further() {
-    family("further", 36);
+fn architectures_and_scaled_frequencies() {
+    family("architectures", 36);
 }
 
 /// Adapters of PEFT with checkpointing, under autocast, in 16 bits, with dropout.
@@ -370,10 +370,21 @@ fn weights_of_bitsandbytes() {
     family("quantized", 26);
 }
 
+/// Recordings that no test above names: one that is added is compared at once.
+#[test]
+fn recordings_without_a_test_of_their_own() {
+    let folder = format!("{}/tests/golden/models", env!("CARGO_MANIFEST_DIR"));
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let names: Vec<String> = files.filter_map(|file| file.strip_suffix(".json.gz").map(String::from)).collect();
+    assert!(names.len() > 30);
+    let is_named = |name: &String| include_str!("golden_models.rs").contains(&format!("family(\"{name}\""));
+    names.iter().filter(|name| !is_named(name)).for_each(|name| family(name, recorded(name).len()));
+}
+
 /// A configuration without the keys at their defaults gives the same network as the library's complete one.
 #[test]
 fn defaults_are_the_librarys() {
-    let runs = [recorded("unusual"), recorded("further")].concat();
+    let runs = [recorded("unusual"), recorded("architectures")].concat();
     let written: Vec<&Value> = runs.iter().filter(|run| run["given"].is_object()).collect();
     assert_eq!(written.len(), 94);
     for run in written {

@@ -16,7 +16,7 @@ pub(super) fn adapters(spec: &RunSpec, session: &Session) -> Vec<Change> {
     let training = &spec.training;
     let others =
         training.freeze.is_some() || spec.shape.ema.is_some() || spec.shape.channels_last || spec.model.built_on_device;
-    if others || spec.parallel.devices.is_some() || !model.is_language_model() {
+    if others || spec.parallel.split.devices.is_some() || !model.is_language_model() {
         return Vec::new();
     }
     let to = |more: u32, words: &str, line: &str, edit: fn(&mut RunSpec)| {

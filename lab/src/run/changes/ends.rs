@@ -17,7 +17,7 @@ pub(super) fn losses(spec: &RunSpec, session: &Session) -> Vec<Change> {
         || spec.model.by_trainer()
         || spec.shape.eval_every.is_some()
         || spec.training.data.as_deref().is_some_and(|data| data != "synthetic")
-        || spec.parallel.devices.is_some();
+        || spec.parallel.split.devices.is_some();
     if others || !model.predicts_next() {
         return Vec::new();
     }

@@ -10,26 +10,26 @@ fn spec(fields: Value) -> RunSpec {
 }
 
 /// What a run takes is the same from its requests and from the run itself, to the byte. Returns what it is.
-fn same_both_ways(paper: &DryRunner<'_>, spec: &RunSpec, part: Part) -> Option<Needs> {
-    let room = paper.session(spec).unwrap().target.budget_bytes().unwrap();
-    let (known, _) = paper.noted.requests(spec, room).unwrap();
-    assert!(!matches!(known, Known::Other), "{part:?} of {:?} {:?}", spec.training, spec.shape);
-    let quick = paper.taken_by(spec, part).unwrap();
-    let slow = paper.trained(spec, part).unwrap();
-    let (needs, deviations) = by_operators(paper, spec, part);
+fn same_both_ways(runner: &DryRunner<'_>, spec: &RunSpec, part: Part) -> Option<Needs> {
+    let room = runner.session(spec).unwrap().target.budget_bytes().unwrap();
+    let (known, _) = runner.request_cache.requests(spec, room).unwrap();
+    assert!(!matches!(known, Known::NotReplayable), "{part:?} of {:?} {:?}", spec.training, spec.shape);
+    let quick = runner.taken_by(spec, part).unwrap();
+    let slow = runner.trained(spec, part).unwrap();
+    let (needs, deviations) = by_operators(runner, spec, part);
     assert_eq!([quick.needs, slow.needs], [needs; 2], "{part:?} of {spec:?}");
     if needs.is_some() {
         assert_eq!([quick.deviations, slow.deviations], [deviations; 2], "{spec:?}");
     }
     if part == Part::UntilFlat && room.is_none() {
-        assert_eq!(paper.session(spec).unwrap().needs(0, paper.stop).ok(), needs, "{spec:?}");
+        assert_eq!(runner.session(spec).unwrap().needs(0, runner.stop).ok(), needs, "{spec:?}");
     }
     needs
 }
 
 /// What a run takes whose every step is made by its operators.
-fn by_operators(paper: &DryRunner<'_>, spec: &RunSpec, part: Part) -> (Option<Needs>, Deviations) {
-    let session = paper.session(spec).unwrap();
+fn by_operators(runner: &DryRunner<'_>, spec: &RunSpec, part: Part) -> (Option<Needs>, Deviations) {
+    let session = runner.session(spec).unwrap();
     let device = session.target.open().unwrap();
     let most = session.most_steps();
     let steps = if let Part::First(steps) = part { steps.min(most) } else { most };
@@ -69,14 +69,14 @@ fn requests_take_what_their_run_takes() {
         runs.push(json!({"model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300, "batch": 2, "accumulate": accumulate}));
         runs.push(json!({"model": "mlp", "accumulate": accumulate, "optimizer": "momentum", "hold": "none"}));
     }
-    let paper = DryRunner::new(&[], &|| false);
+    let runner = DryRunner::new(&[], &|| false);
     for run in runs {
         for alloc in
             [None, Some("expandable_segments:True"), Some("max_split_size_mb:32"), Some("roundup_power2_divisions:4")]
         {
             let mut spec = spec(run.clone());
             spec.allocator.alloc_conf = alloc.map(String::from);
-            let needs: Vec<_> = PARTS.iter().filter_map(|part| same_both_ways(&paper, &spec, *part)).collect();
+            let needs: Vec<_> = PARTS.iter().filter_map(|part| same_both_ways(&runner, &spec, *part)).collect();
             assert_eq!(needs.len(), PARTS.len(), "memory is enough");
         }
     }
@@ -84,13 +84,13 @@ fn requests_take_what_their_run_takes() {
 
 #[test]
 fn requests_run_out_of_memory_where_their_run_does() {
-    let paper = DryRunner::new(&[], &|| false);
+    let runner = DryRunner::new(&[], &|| false);
     let of = |limit: u64, alloc: &str| {
         let limit = format!("{limit}MiB");
         let spec = spec(
             json!({"model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300, "accumulate": 6, "memory-limit": limit, "alloc-conf": alloc}),
         );
-        same_both_ways(&paper, &spec, Part::UntilFlat).is_some()
+        same_both_ways(&runner, &spec, Part::UntilFlat).is_some()
     };
     for alloc in ["expandable_segments:False", "expandable_segments:True"] {
         let fits: Vec<bool> = (1..24).map(|step| of(step * 8, alloc)).collect();
@@ -101,7 +101,7 @@ fn requests_run_out_of_memory_where_their_run_does() {
 /// The first rank of a divided run, whose requests are noted, takes what the fullest of those that are shown takes.
 #[test]
 fn requests_of_a_rank_take_what_its_run_takes() {
-    let paper = DryRunner::new(&[], &|| false);
+    let runner = DryRunner::new(&[], &|| false);
     let small = json!({"model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300, "batch": 6, "data-parallel": 3});
     let mut runs = vec![
         json!({"gradient-as-bucket-view": true, "accumulate": 5}),
@@ -120,10 +120,10 @@ fn requests_of_a_rank_take_what_its_run_takes() {
             fields.extend(run.as_object().unwrap().clone());
             let mut spec = spec(Value::Object(fields));
             spec.allocator.alloc_conf = alloc.map(String::from);
-            let (known, _) = paper.noted.requests(&spec, None).unwrap();
-            assert!(!matches!(known, Known::Other), "{run}");
+            let (known, _) = runner.request_cache.requests(&spec, None).unwrap();
+            assert!(!matches!(known, Known::NotReplayable), "{run}");
             for part in PARTS {
-                let (quick, slow) = (paper.taken_by(&spec, part).unwrap(), paper.trained(&spec, part).unwrap());
+                let (quick, slow) = (runner.taken_by(&spec, part).unwrap(), runner.trained(&spec, part).unwrap());
                 assert_eq!((quick.needs, quick.deviations), (slow.needs, slow.deviations), "{part:?} of {run}");
             }
         }

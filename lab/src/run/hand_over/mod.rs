@@ -42,8 +42,8 @@ impl HandOver {
     ///
     /// # Errors
     /// A network's file that cannot be read; those of dry runs.
-    pub fn of_plan(paper: &DryRunner<'_>, spec: &RunSpec, heading: &str) -> Result<Self> {
-        let session = paper.session(spec)?;
+    pub fn of_plan(runner: &DryRunner<'_>, spec: &RunSpec, heading: &str) -> Result<Self> {
+        let session = runner.session(spec)?;
         let mut found = Self::default();
         let allocator = spec.allocator.alloc_conf.as_deref().filter(|settings| !settings.is_empty());
         if let Some(settings) = allocator {
@@ -57,7 +57,7 @@ impl HandOver {
             }
             return Ok(found);
         };
-        let maker = Maker { paper, plan: &plan, heading, must_fit: true };
+        let maker = Maker { runner, plan: &plan, heading, must_fit: true };
         maker.add_parts(&mut found)?;
         maker.add_arguments(&mut found)?;
         maker.add_script(&mut found);
@@ -100,7 +100,7 @@ impl HandOver {
 
 /// Maker of the files of a plan around a network of transformers.
 struct Maker<'a> {
-    paper: &'a DryRunner<'a>,
+    runner: &'a DryRunner<'a>,
     plan: &'a HandedPlan<'a>,
     heading: &'a str,
     /// Whether a run that does not surely fit is refused.
@@ -109,7 +109,7 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     fn read_back(&self) -> ReadBack<'_> {
-        ReadBack { paper: self.paper, plan: self.plan, must_fit: self.must_fit }
+        ReadBack { runner: self.runner, plan: self.plan, must_fit: self.must_fit }
     }
 
     /// The network's configuration, adapters, weights of few bits.

@@ -1,9 +1,8 @@
 //! The plan that is handed over, as the programs that train spell it.
 
 use lab_imports::huggingface::{Configuration, Pretrained};
-use lab_imports::recipes;
 use lab_models::{Lora, Recompute};
-use lab_training::{OptimizerKind, Precision, RunSettings};
+use lab_training::{Precision, RunSettings};
 use memcore::optim::Implementation;
 use serde_json::Value;
 
@@ -44,7 +43,7 @@ impl<'a> HandedPlan<'a> {
 
     /// Ranks that share a step's batch.
     pub(super) fn ranks(&self) -> usize {
-        self.spec.parallel.data_parallel.unwrap_or(1).max(1)
+        self.spec.parallel.ranks.data_parallel.unwrap_or(1).max(1)
     }
 
     /// Examples of a micro-batch on each rank.
@@ -77,12 +76,7 @@ impl<'a> HandedPlan<'a> {
 
     /// The name of the optimizer in `TrainingArguments` and in recipes; `None` if they have none for it.
     pub(super) fn optim(&self) -> Option<&'static str> {
-        let form = match self.run.optimizer.implementation {
-            Implementation::Loop => "loop",
-            Implementation::Foreach => "foreach",
-            Implementation::Fused => "fused",
-        };
-        recipes::optimizer_name(self.run.optimizer.kind, form)
+        self.run.optimizer.kind.name_in_transformers(self.run.optimizer.implementation)
     }
 
     /// Weight decay, also where the optimizer's own is taken.
@@ -139,11 +133,7 @@ impl<'a> HandedPlan<'a> {
         if let Some(decay) = optimizer.weight_decay {
             add(&format!("weight_decay={}", number(decay)));
         }
-        match optimizer.kind {
-            OptimizerKind::Momentum | OptimizerKind::Momentum8bit => add("momentum=0.9"),
-            OptimizerKind::Adafactor => add("scale_parameter=False, relative_step=False"),
-            _ => {}
-        }
+        optimizer.kind.own_arguments(optimizer.weight_decay.is_some()).for_each(&mut add);
         let of_torch = optimizer.kind.class().starts_with("torch.optim.");
         match optimizer.implementation {
             Implementation::Fused => add("fused=True"),

@@ -23,12 +23,12 @@ impl PythonArguments {
     ///
     /// # Errors
     /// A network's file that cannot be read; those of dry runs.
-    pub fn of_run(paper: &DryRunner<'_>, spec: &RunSpec) -> Result<Result<Self, String>> {
-        let session = paper.session(spec)?;
+    pub fn of_run(runner: &DryRunner<'_>, spec: &RunSpec) -> Result<Result<Self, String>> {
+        let session = runner.session(spec)?;
         let Some(plan) = HandedPlan::around(spec, &session) else {
             return Ok(Err("TrainingArguments are for networks of transformers.".into()));
         };
-        let maker = Maker { paper, plan: &plan, heading: "", must_fit: false };
+        let maker = Maker { runner, plan: &plan, heading: "", must_fit: false };
         let mut found = HandOver::default();
         maker.add_arguments(&mut found)?;
         let Some((file, _)) = found.files.first() else {

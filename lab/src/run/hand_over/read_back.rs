@@ -47,7 +47,7 @@ pub(super) enum Back {
 
 /// Compares runs that files give with a plan.
 pub(super) struct ReadBack<'a> {
-    pub(super) paper: &'a DryRunner<'a>,
+    pub(super) runner: &'a DryRunner<'a>,
     pub(super) plan: &'a HandedPlan<'a>,
     /// Whether a run that does not surely fit is refused.
     pub(super) must_fit: bool,
@@ -61,7 +61,7 @@ impl ReadBack<'_> {
             config: Some(self.plan.configuration),
             release: Some(spec.model.release()),
             script: None,
-            plain: spec.parallel.data_parallel.is_some() || self.plan.run.quantized.is_some(),
+            plain: spec.parallel.ranks.data_parallel.is_some() || self.plan.run.quantized.is_some(),
         }
     }
 
@@ -78,8 +78,8 @@ impl ReadBack<'_> {
             Err(error) if error.is_usage() => return Ok(Back::Cannot(error.to_string())),
             Err(error) => return Err(error),
         };
-        let (said, planned) = match self.paper.session(&run) {
-            Ok(session) => (in_full(&session), in_full(&self.paper.session(self.plan.spec)?)),
+        let (said, planned) = match self.runner.session(&run) {
+            Ok(session) => (in_full(&session), in_full(&self.runner.session(self.plan.spec)?)),
             Err(error) if error.is_usage() => return Ok(Back::Cannot(error.to_string())),
             Err(error) => return Err(error),
         };
@@ -101,7 +101,7 @@ impl ReadBack<'_> {
         let is_trainers = said.get("loop").and_then(Value::as_str) == Some("trainer");
         let shown = differing.iter().filter(|name| !is_trainers || name.as_str() != "keep");
         let differs = shown.map(|name| format!("{name} {}", word(&said, name))).collect();
-        let figures = self.paper.figures_of_change(&run)?;
+        let figures = self.runner.figures_of_change(&run)?;
         let reserved = figures.room.and_then(|room| room.reserved_bytes).unwrap_or(figures.reserved_bytes);
         match figures.fits_surely() {
             fits if fits == Some(true) || !self.must_fit => {

@@ -15,7 +15,7 @@ fn mixed_precision(plan: &HandedPlan<'_>) -> &'static str {
 
 /// accelerate's configuration for ZeRO's stage, or for replicas.
 pub(super) fn accelerate(plan: &HandedPlan<'_>, heading: &str) -> String {
-    let kind = match plan.spec.parallel.zero {
+    let kind = match plan.spec.parallel.ranks.zero {
         Some(3) => "FSDP",
         Some(1 | 2) => "DEEPSPEED",
         _ => "MULTI_GPU",
@@ -42,7 +42,7 @@ pub(super) fn accelerate(plan: &HandedPlan<'_>, heading: &str) -> String {
 
 /// DeepSpeed's configuration, for ZeRO's first stages.
 pub(super) fn deepspeed(plan: &HandedPlan<'_>) -> Option<Value> {
-    let stage = plan.spec.parallel.zero.filter(|stage| *stage < 3)?;
+    let stage = plan.spec.parallel.ranks.zero.filter(|stage| *stage < 3)?;
     let mut config = json!({
         "train_micro_batch_size_per_gpu": plan.micro_batch(),
         "gradient_accumulation_steps": plan.run.accumulate,

@@ -244,7 +244,7 @@ impl DryRunner<'_> {
 
     /// Bytes that are held at the end of the second step's first forward pass, and seconds of that step.
     fn kept(&self, spec: &RunSpec, speed: Speed) -> Result<(u64, f64)> {
-        let ranks = spec.parallel.data_parallel.unwrap_or(1).max(1);
+        let ranks = spec.parallel.ranks.data_parallel.unwrap_or(1).max(1);
         let mut alone = RunSpec { parallel: ParallelSpec::default(), ..spec.endless() };
         alone.training.batch = alone.training.batch.map(|batch| batch / ranks);
         alone.training.accumulate = None;
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn no_choice_of_blocks_within_the_budget_takes_less_time() {
-        let paper = DryRunner::new(&[], &|| false);
+        let runner = DryRunner::new(&[], &|| false);
         let speed = Speed::from_data_sheet(&DataSheet { gb_per_s: 1008.0, f32_tflops: 82.6, f16_tflops: 165.2 }, 89);
         let gpt = json!({"model": "gpt", "layers": 4, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300, "batch": 16, "optimizer": "sgd"});
         // Five stages of different sizes.
@@ -381,16 +381,16 @@ mod tests {
             let all: Vec<(u64, f64)> = (0_usize..1 << blocks)
                 .map(|set| {
                     let run = with(&spec, (0..blocks).filter(|block| set >> block & 1 == 1).collect());
-                    let figures = paper.figures_of_change(&run).unwrap();
-                    (figures.reserved_bytes, paper.step_seconds(&run, speed).unwrap())
+                    let figures = runner.figures_of_change(&run).unwrap();
+                    (figures.reserved_bytes, runner.step_seconds(&run, speed).unwrap())
                 })
                 .collect();
             let (none, every) = (all.first().unwrap().0, all.last().unwrap().0);
             for share in 0..5 {
                 let budget = every + (none - every) * share / 4;
-                let choice = paper.checkpoints_within(&spec, speed, Some(budget)).unwrap().unwrap();
+                let choice = runner.checkpoints_within(&spec, speed, Some(budget)).unwrap().unwrap();
                 assert!(choice.figures.reserved_bytes <= budget && choice.of == blocks);
-                let chosen = paper.step_seconds(&choice.spec, speed).unwrap();
+                let chosen = runner.step_seconds(&choice.spec, speed).unwrap();
                 let least = all.iter().filter(|(bytes, _)| *bytes <= budget).map(|(_, seconds)| *seconds);
                 let least = least.min_by(f64::total_cmp).unwrap();
                 assert!(chosen <= least * (1.0 + 1e-9), "{fields:?} {budget}: {:?}, {chosen} {least}", choice.blocks);

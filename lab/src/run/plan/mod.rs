@@ -31,7 +31,7 @@ pub struct Allowed {
 /// A search for the fastest way to make a step of so many examples.
 pub struct Planner<'a> {
     /// Maker of the dry runs.
-    pub paper: DryRunner<'a>,
+    pub runner: DryRunner<'a>,
     /// The run, with all examples of a step in one batch.
     pub spec: &'a RunSpec,
     /// Its resolved form.
@@ -93,7 +93,7 @@ impl Plan {
 impl Planner<'_> {
     /// Cards that divide a step's batch among them.
     fn ranks(&self) -> usize {
-        self.spec.parallel.data_parallel.unwrap_or(1).max(1)
+        self.spec.parallel.ranks.data_parallel.unwrap_or(1).max(1)
     }
 
     /// Sizes of a micro-batch on each card, the largest first: each at most half of the one before it.

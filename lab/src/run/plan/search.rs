@@ -62,7 +62,7 @@ impl Planner<'_> {
             let bound = bound.map_or(f64::INFINITY, |seconds| seconds * (1.0 + ALIKE));
             let open: Vec<&Way> = wave.iter().filter(|way| way.least_seconds <= bound).collect();
             left_out += wave.len() - open.len();
-            for made in side_by_side(&open, self.paper.stop, |way| self.divided(&moves, way, &sizes)) {
+            for made in side_by_side(&open, self.runner.stop, |way| self.divided(&moves, way, &sizes)) {
                 found.extend(made.ok_or(Error::Interrupted)??);
             }
         }
@@ -81,7 +81,7 @@ impl Planner<'_> {
     }
 
     fn moves(&self) -> Result<Moves> {
-        let mut all = changes::proposed(self.spec, self.session, self.paper.before_training(self.spec)?.tensors);
+        let mut all = changes::proposed(self.spec, self.session, self.runner.before_training(self.spec)?.tensors);
         all.retain(|change| match change.axis() {
             Axis::Sequence | Axis::LargerOptimizer | Axis::Split => false,
             Axis::Precision => self.allowed.numbers,
@@ -104,8 +104,8 @@ impl Planner<'_> {
                 choices.iter().filter(free).map(|chosen| [chosen.as_slice(), &[i]].concat()).collect();
             choices.extend(with);
         }
-        let seconds = side_by_side(&choices, self.paper.stop, |chosen| {
-            self.paper.step_seconds(&moves.made(self.spec, chosen), self.speed)
+        let seconds = side_by_side(&choices, self.runner.stop, |chosen| {
+            self.runner.step_seconds(&moves.made(self.spec, chosen), self.speed)
         });
         let mut ways = Vec::new();
         for (chosen, seconds) in choices.into_iter().zip(seconds) {
@@ -125,7 +125,7 @@ impl Planner<'_> {
         let made = [way.chosen.as_slice(), &moves.furthest_settings()].concat();
         let mut found: Vec<Planned> = Vec::new();
         for &size in sizes {
-            if (self.paper.stop)() {
+            if (self.runner.stop)() {
                 return Err(Error::Interrupted);
             }
             match self.planned(moves, &made, size) {
@@ -162,7 +162,7 @@ impl Planner<'_> {
             }
         };
         let as_moves: Vec<Move> = moves.settings.iter().map(|i| moves.all[*i].as_move()).collect();
-        let limits = Limits { moves: as_moves.len(), enough: 1, work: u64::MAX, stop: self.paper.stop };
+        let limits = Limits { moves: as_moves.len(), enough: 1, work: u64::MAX, stop: self.runner.stop };
         let goal = Goal { attempt: &attempt, may_reach: &|_| Ok((true, 0)) };
         let reached = smallest(&as_moves, &limits, &goal)?.reached;
         Ok(Some(reached.into_iter().next().map_or_else(|| best.clone(), |(_, planned)| planned)))
@@ -187,7 +187,7 @@ impl Planner<'_> {
             if made.iter().any(|other| other.fits == Some(true) && other.seconds <= one.seconds) {
                 continue;
             }
-            let Some(choice) = self.paper.checkpoints_within(&one.spec, self.speed, None)? else { continue };
+            let Some(choice) = self.runner.checkpoints_within(&one.spec, self.speed, None)? else { continue };
             tried += choice.tried;
             if choice.blocks.is_empty() {
                 continue;
@@ -218,7 +218,7 @@ impl Planner<'_> {
         let division = (accumulate > 1).then_some(&division);
         let mut spec = moves.made(self.spec, made);
         more.into_iter().chain(division).for_each(|change| change.apply(&mut spec));
-        let figures = self.paper.figures_of_change(&spec)?;
+        let figures = self.runner.figures_of_change(&spec)?;
         let reserved = figures.room.and_then(|room| room.reserved_bytes).unwrap_or(figures.reserved_bytes);
         let changes = made.iter().map(|i| &moves.all[*i]).chain(more).chain(division);
         let left_bytes = figures.room.map(|room| room.budget_bytes.saturating_sub(reserved));
@@ -232,7 +232,7 @@ impl Planner<'_> {
             },
             micro_batch,
             accumulate,
-            seconds: self.paper.step_seconds(&spec, self.speed)?,
+            seconds: self.runner.step_seconds(&spec, self.speed)?,
             fits: figures.fits_surely(),
             deviations: figures.unaccounted(figures.deviations),
             made: made.to_vec(),

@@ -18,7 +18,7 @@ impl DryRunner<'_> {
     /// # Errors
     /// Fields that cannot be combined; those of the run; [`Error::Interrupted`].
     pub(super) fn step_seconds(&self, spec: &RunSpec, speed: Speed) -> Result<f64> {
-        let ranks = spec.parallel.data_parallel.unwrap_or(1);
+        let ranks = spec.parallel.ranks.data_parallel.unwrap_or(1);
         let mut alone = RunSpec { parallel: ParallelSpec::default(), ..spec.endless() };
         alone.training.batch = alone.training.batch.map(|batch| batch / ranks);
         let accumulate = alone.training.accumulate.unwrap_or(1);
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn no_division_is_faster_than_the_whole_batch() {
-        let paper = DryRunner::new(&[], &|| false);
+        let runner = DryRunner::new(&[], &|| false);
         let gpt = json!({"model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300});
         for network in
             [json!({"model": "mlp"}), json!({"model": "simple-cnn"}), json!({"model": "resnet18", "image": 32}), gpt]
@@ -82,7 +82,7 @@ mod tests {
                     let mut fields = network.clone();
                     (fields["batch"], fields["accumulate"], fields["checkpoint"]) =
                         (batch.into(), accumulate.into(), checkpoint.into());
-                    paper.step_seconds(&spec(&fields), speed())
+                    runner.step_seconds(&spec(&fields), speed())
                 };
                 // Networks without blocks have no checkpointing.
                 let Ok(whole) = divided((32, 1)) else { continue };
@@ -95,10 +95,10 @@ mod tests {
 
     #[test]
     fn further_micro_batches_take_as_long_as_the_second() {
-        let paper = DryRunner::new(&[], &|| false);
+        let runner = DryRunner::new(&[], &|| false);
         let run = spec(&json!({"model": "mlp", "batch": 16, "accumulate": 7}));
         let [estimated, whole] =
-            [paper.step_seconds(&run, speed()), paper.second_step(&run.endless(), speed())].map(Result::unwrap);
+            [runner.step_seconds(&run, speed()), runner.second_step(&run.endless(), speed())].map(Result::unwrap);
         assert!((estimated / whole - 1.0).abs() < 1e-6, "{estimated} {whole}");
     }
 }

@@ -112,6 +112,13 @@ fn every_optimizer_goes_on_where_it_was() {
 }
 
 #[test]
+fn every_kind_of_optimizer_goes_on() {
+    for kind in OptimizerKind::all().filter(|kind| kind.is_computed()) {
+        goes_on(&*mlp(), &settings(kind, 8, 4), &SYNTHETIC);
+    }
+}
+
+#[test]
 fn random_numbers_statistics_scales_and_data_go_on() {
     let dropout = network("gpt", |options| options.dropout = Some(0.3));
     let with_dropout = goes_on(&*dropout, &settings(OptimizerKind::AdamW, 2, 4), &SYNTHETIC);

@@ -61,9 +61,9 @@ use super::Operand;
 use crate::dtype::DType;
 use crate::error::Result;
 
-/// Declares [`KernelCall`] and forwards each method to the kernel of the variant.
+/// Declares [`KernelCall`] and forwards each method to the kernel of the variant, which backends have as this function of this module.
 macro_rules! kernel_calls {
-    ($($(#[$doc:meta])* $variant:ident),* $(,)?) => {
+    ($d:tt $($(#[$doc:meta])* $variant:ident: $family:ident::$function:ident),* $(,)?) => {
         /// A call of any kernel that a backend must be able to run. A new variant makes every in-tree backend fail to
         /// compile until it handles it.
         ///
@@ -138,6 +138,18 @@ macro_rules! kernel_calls {
         $(impl From<$variant> for KernelCall {
             fn from(kernel: $variant) -> Self { KernelCall::$variant(kernel) }
         })*
+
+        /// Launches a call by the function of its family: `by_family!(call, context)` calls `softmax::softmax_grad(context, k)` for a
+        /// [`SoftmaxGrad`]. What it calls lies in modules of the caller.
+        #[doc(hidden)]
+        #[macro_export]
+        macro_rules! by_family {
+            ($d call:expr, $d context:expr) => {
+                match $d call {
+                    $($crate::backend::kernel::KernelCall::$variant(k) => $family::$function($d context, k),)*
+                }
+            };
+        }
     };
 }
 
@@ -157,89 +169,89 @@ impl KernelCall {
     }
 }
 
-kernel_calls! {
+kernel_calls! { $
     /// Sets every element to one value.
-    Fill,
+    Fill: elementwise::fill,
     /// Strided copy, with a cast where the types differ.
-    Copy,
+    Copy: elementwise::copy,
     /// Philox random words, uniforms and Bernoulli draws.
-    Random,
+    Random: random::random,
     /// One-operand arithmetic.
-    Unary,
+    Unary: elementwise::unary,
     /// Gradient of a one-operand function.
-    UnaryGrad,
+    UnaryGrad: elementwise::unary_grad,
     /// Two-operand arithmetic and comparisons, with broadcasting.
-    Binary,
+    Binary: elementwise::binary,
     /// Three-operand arithmetic, with broadcasting.
-    Ternary,
+    Ternary: elementwise::ternary,
     /// Chooses elements by a mask.
-    Select,
+    Select: elementwise::select,
     /// Replaces the elements under a mask by one value.
-    MaskedFill,
+    MaskedFill: elementwise::masked_fill,
     /// Keeps the lower or upper triangle.
-    Triangle,
+    Triangle: elementwise::triangle,
     /// Sums, means, extrema over any axes.
-    Reduce,
+    Reduce: reduce::reduce,
     /// Batched matrix product.
-    Matmul,
+    Matmul: matmul::matmul,
     /// Two-dimensional convolution.
-    Conv2d,
+    Conv2d: conv::conv2d,
     /// Gradient of the convolution for its input.
-    Conv2dInputGrad,
+    Conv2dInputGrad: conv::conv2d_input_grad,
     /// Gradient of the convolution for its weight.
-    Conv2dWeightGrad,
+    Conv2dWeightGrad: conv::conv2d_weight_grad,
     /// Max and average pooling.
-    Pool2d,
+    Pool2d: pool::pool2d,
     /// Gradient of the pooling.
-    Pool2dGrad,
+    Pool2dGrad: pool::pool2d_grad,
     /// Softmax and log-softmax over any axis.
-    Softmax,
+    Softmax: softmax::softmax,
     /// Gradient of softmax and log-softmax.
-    SoftmaxGrad,
+    SoftmaxGrad: softmax::softmax_grad,
     /// Layer normalisation.
-    LayerNorm,
+    LayerNorm: norm::layer_norm,
     /// Gradients of layer normalisation.
-    LayerNormGrad,
+    LayerNormGrad: norm::layer_norm_grad,
     /// Root-mean-square normalisation.
-    RmsNorm,
+    RmsNorm: norm::rms_norm,
     /// Gradients of root-mean-square normalisation.
-    RmsNormGrad,
+    RmsNormGrad: norm::rms_norm_grad,
     /// Batch normalisation.
-    BatchNorm,
+    BatchNorm: norm::batch_norm,
     /// Gradients of batch normalisation.
-    BatchNormGrad,
+    BatchNormGrad: norm::batch_norm_grad,
     /// Negative log-likelihood of class indices.
-    NllLoss,
+    NllLoss: loss::nll_loss,
     /// Gradient of the negative log-likelihood.
-    NllLossGrad,
+    NllLossGrad: loss::nll_loss_grad,
     /// Rows of a table by index.
-    Gather,
+    Gather: index::gather,
     /// Adds rows to a table by index.
-    ScatterAdd,
+    ScatterAdd: index::scatter_add,
     /// Zeroes elements at random and writes a mask of the kept ones.
-    Dropout,
+    Dropout: random::dropout,
     /// Gradient of dropout.
-    DropoutGrad,
+    DropoutGrad: random::dropout_grad,
     /// A fused SGD step over many parameters.
-    SgdStep,
+    SgdStep: optim::sgd_step,
     /// A fused Adam or AdamW step over many parameters.
-    AdamStep,
+    AdamStep: optim::adam_step,
     /// Multiplies gradients by the inverse loss scale and looks for infinities and NaN.
-    Unscale,
+    Unscale: optim::unscale,
     /// Adapts the loss scale.
-    UpdateScale,
+    UpdateScale: optim::update_scale,
     /// Rotary position embedding.
-    Rope,
+    Rope: attention::rope,
     /// Fused scaled dot-product attention.
-    Attention,
+    Attention: attention::attention,
     /// Gradients of attention.
-    AttentionGrad,
+    AttentionGrad: attention::attention_grad,
     /// Converts rows to int8 with one scale each.
-    QuantizeInt8,
+    QuantizeInt8: quant::quantize_int8,
     /// Converts int8 rows back to floats.
-    DequantizeInt8,
+    DequantizeInt8: quant::dequantize_int8,
     /// Product with an int8 weight that is dequantised on the way.
-    MatmulInt8,
+    MatmulInt8: quant::matmul_int8,
 }
 
 impl KernelCall {

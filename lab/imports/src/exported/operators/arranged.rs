@@ -1,4 +1,4 @@
-//! Elements in other places: joins and parts by further names, turns, diagonals, elements along an axis.
+//! Elements in other places: joins and parts by other names, turns, diagonals, elements along an axis.
 
 use memcore::{DType, Result, Tensor, context, ops};
 

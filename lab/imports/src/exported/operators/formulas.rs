@@ -1,4 +1,4 @@
-//! Functions of elements that few programs call: angles, remainders, what is not a number; and what runs along an axis.
+//! Functions of pairs of elements: angles, remainders, what is not a number; and what runs along an axis.
 
 use memcore::autograd::Autocast;
 use memcore::{Array, DType, Result, Tensor, context, ops};

@@ -3,35 +3,6 @@
 from . import life
 from .plan import precision
 
-# How an optimizer is made: the class, and its arguments.
-OPTIMIZERS = {
-    "sgd": ("torch.optim.SGD", "lr=1e-3"),
-    "momentum": ("torch.optim.SGD", "lr=1e-3, momentum=0.9"),
-    "rmsprop": ("torch.optim.RMSprop", "lr=1e-3"),
-    "rmsprop-momentum": ("torch.optim.RMSprop", "lr=1e-3, momentum=0.9"),
-    "rmsprop-centered": ("torch.optim.RMSprop", "lr=1e-3, centered=True"),
-    "adagrad": ("torch.optim.Adagrad", "lr=1e-3"),
-    "adadelta": ("torch.optim.Adadelta", "lr=1.0"),
-    "nadam": ("torch.optim.NAdam", "lr=1e-4"),
-    "nadamw": ("torch.optim.NAdam", "lr=1e-4, weight_decay=0.01, decoupled_weight_decay=True"),
-    "radam": ("torch.optim.RAdam", "lr=1e-4"),
-    "radamw": ("torch.optim.RAdam", "lr=1e-4, weight_decay=0.01, decoupled_weight_decay=True"),
-    "adamax": ("torch.optim.Adamax", "lr=1e-4"),
-    "asgd": ("torch.optim.ASGD", "lr=1e-3"),
-    "rprop": ("torch.optim.Rprop", "lr=1e-3"),
-    "torch-adafactor": ("torch.optim.Adafactor", "lr=1e-3"),
-    "adafactor": ("transformers.Adafactor", "lr=1e-3, scale_parameter=False, relative_step=False"),
-    "adam": ("torch.optim.Adam", "lr=1e-4"),
-    "adamw": ("torch.optim.AdamW", "lr=1e-4"),
-}
-OF_BITSANDBYTES = {
-    "adamw8bit": "AdamW8bit", "paged-adamw8bit": "PagedAdamW8bit", "paged-adamw": "PagedAdamW32bit", "adam8bit": "Adam8bit",
-    "paged-adam8bit": "PagedAdam8bit", "lion": "Lion32bit", "lion8bit": "Lion8bit", "paged-lion": "PagedLion32bit", "paged-lion8bit": "PagedLion8bit",
-    "lamb": "LAMB32bit", "rmsprop8bit": "RMSprop8bit", "adagrad8bit": "Adagrad8bit", "ademamix": "AdEMAMix32bit",
-    "ademamix8bit": "AdEMAMix8bit", "paged-ademamix": "PagedAdEMAMix32bit", "paged-ademamix8bit": "PagedAdEMAMix8bit",
-}
-OPTIMIZERS.update({name: ("bitsandbytes.optim." + kind, "lr=1e-4") for name, kind in OF_BITSANDBYTES.items()})
-OPTIMIZERS["momentum8bit"] = ("bitsandbytes.optim.SGD8bit", "lr=1e-3, momentum=0.9")
 FORMS = {"loop": ", foreach=False", "foreach": ", foreach=True", "fused": ", fused=True"}
 
 HELPER = '''
@@ -48,12 +19,12 @@ def to_card(value):
 def write(plan, options):
     """Returns the text of the program.
 
-    `options`: `batch`, `steps`, `optimizer`, `optimizer_impl`, `precision`, `accumulate`, `clip`, `zero_grad`, `keep`, `release`."""
+    `options`: `batch`, `steps`, `optimizer` (its class, and its arguments), `optimizer_impl`, `precision`, `accumulate`, `clip`, `zero_grad`, `keep`, `release`."""
     nested = any(one.nested for one in plan.inputs)
     move = "to_card(value)" if nested else 'value.to("cuda")'
     lines = ['"""One training of %s, written by `vramlab predict`: %s.' % (plan.class_name, plan.library), ""]
     lines += ["Inputs are made up; sizes and types are those of the class. Loss: %s." % plan.loss, '"""', "", "import torch"]
-    library = OPTIMIZERS[options["optimizer"]][0].split(".")[0]
+    library = options["optimizer"][0].split(".")[0]
     lines += ["import " + library] if library != "torch" else []
     lines += plan.imports + ["", "BATCH = %d" % options["batch"]]
     if plan.tokens is not None:
@@ -100,7 +71,7 @@ def loop(move, options):
 
 def optimizer_of(options):
     """The expression that makes the optimizer."""
-    kind, arguments = OPTIMIZERS[options["optimizer"]]
+    kind, arguments = options["optimizer"]
     return "%s((p for p in model.parameters() if p.requires_grad), %s%s)" % (kind, arguments, FORMS.get(options["optimizer_impl"] or "", ""))
 
 

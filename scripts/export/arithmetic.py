@@ -1,10 +1,10 @@
-"""A network whose parts are small functions that many programs call: axes by other names, noise, bounds, arithmetic in place."""
+"""A network of small functions, and a critic: axes by other names, noise, bounds, arithmetic in place; spectral norm."""
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
 
-class Everyday(nn.Module):
+class Arithmetic(nn.Module):
     """The mean of each function of the hidden values, summed."""
 
     def __init__(self):
@@ -60,6 +60,6 @@ class SpectralCritic(nn.Module):
 
 
 NETWORKS = {
-    "everyday": (Everyday, lambda batch: (torch.randn(batch, 64),), "inside"),
+    "arithmetic": (Arithmetic, lambda batch: (torch.randn(batch, 64),), "inside"),
     "spectral-critic": (SpectralCritic, lambda batch: (torch.randn(batch, 3, 32, 32),), "inside"),
 }

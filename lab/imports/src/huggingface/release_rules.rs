@@ -145,13 +145,13 @@ fn check_earlier_keys(keys: &Keys<'_>, model_type: &str, release: Release) -> er
 }
 
 /// Release requested for a network, and a note if it is not the one whose rules are used.
-pub(super) struct Meant {
+pub(super) struct ReleaseRules {
     /// Options with the release whose rules are used in `transformers`.
     pub(super) options: Options,
     pub(super) warning: Option<String>,
 }
 
-impl Meant {
+impl ReleaseRules {
     /// Takes the release of the options, else [`REPRESENTED`]. The file's `transformers_version` decides nothing: it is the release that once saved it.
     ///
     /// # Errors

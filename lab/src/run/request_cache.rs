@@ -57,18 +57,18 @@ pub(super) enum Part {
 pub(super) enum Known {
     /// All of them, and how the run differs from PyTorch.
     All(Arc<Course>, Deviations),
-    /// At one moment there are more bytes than this.
-    MoreThan(u64),
-    /// There is more to the run than requests.
-    Other,
+    /// Known only to exceed this limit of bytes.
+    Exceeds(u64),
+    /// Does more than allocate and free; must be run.
+    NotReplayable,
 }
 
 impl Known {
     /// Whether this answers what a run takes in `room` bytes.
     fn answers(&self, room: Option<u64>) -> bool {
         match self {
-            Self::All(..) | Self::Other => true,
-            Self::MoreThan(bytes) => room.is_some_and(|room| room <= *bytes),
+            Self::All(..) | Self::NotReplayable => true,
+            Self::Exceeds(bytes) => room.is_some_and(|room| room <= *bytes),
         }
     }
 }
@@ -86,7 +86,7 @@ type Asked = (Key, Option<u64>, Part);
 type Key = (String, Convolutions);
 
 /// Makes dry runs with these backends until a stop is requested, and keeps what is known of them.
-pub(super) struct Noted<'a> {
+pub(super) struct RequestCache<'a> {
     backends: &'static [Entry],
     stop: &'a (dyn Fn() -> bool + Sync),
     /// By all fields of the run but the allocator's.
@@ -98,7 +98,7 @@ pub(super) struct Noted<'a> {
     drawn: Mutex<Option<Drawn>>,
 }
 
-impl<'a> Noted<'a> {
+impl<'a> RequestCache<'a> {
     pub(super) fn new(backends: &'static [Entry], stop: &'a (dyn Fn() -> bool + Sync)) -> Self {
         Self {
             backends,
@@ -113,7 +113,7 @@ impl<'a> Noted<'a> {
     /// Draws this run when its requests are asked for.
     pub(super) fn draw(&mut self, spec: &RunSpec, session: &'a Session) -> Result<()> {
         let key = without_allocator(spec)?.1;
-        let is_whole = spec.parallel.data_parallel.is_none();
+        let is_whole = spec.parallel.ranks.data_parallel.is_none();
         self.to_draw = Some((key, session)).filter(|_| is_whole && session.draws_its_requests());
         Ok(())
     }
@@ -175,7 +175,7 @@ impl<'a> Noted<'a> {
         if let Some(known) = slot.as_ref().filter(|known| known.answers(room)) {
             return Ok((known.clone(), 0));
         }
-        let (known, work) = match (self.by_drawing(&key), spec.parallel.data_parallel) {
+        let (known, work) = match (self.by_drawing(&key), spec.parallel.ranks.data_parallel) {
             (Some(found), _) => found,
             (None, None) => course(&Dry::Alone(&resolve(&spec, self.backends)?), 0, room, self.stop)?,
             (None, Some(_)) => {
@@ -265,7 +265,7 @@ impl Session {
 pub(super) fn course(dry: &Dry<'_>, least: usize, room: Option<u64>, stop: &dyn Fn() -> bool) -> Result<(Known, u64)> {
     let session = dry.session();
     if !session.makes_only_requests() {
-        return Ok((Known::Other, 0));
+        return Ok((Known::NotReplayable, 0));
     }
     let (period, accumulate, turns) = (session.run.period(), session.run.accumulate, &session.run.turns);
     let most = session.most_steps().max(least);
@@ -306,14 +306,14 @@ fn requests_of(dry: &Dry<'_>, run: &RunSettings, room: Option<u64>, stop: &dyn F
     match (trained, room) {
         (Ok(_), _) => {}
         (Err(Error::Core(error)), Some(room)) if error.is_out_of_memory() => {
-            return Ok((Err(Known::MoreThan(room)), work));
+            return Ok((Err(Known::Exceeds(room)), work));
         }
         (Err(error), _) => return Err(error),
     }
     let begins_with = run.schedule.begins_with().map_or("", Phase::name);
     let requests = device.with_ledger(|ledger| Requests::of_history(ledger, begins_with));
     let whole = requests.filter(|requests| requests.steps() == run.steps);
-    Ok((whole.map(|requests| (requests, device.deviations())).ok_or(Known::Other), work))
+    Ok((whole.map(|requests| (requests, device.deviations())).ok_or(Known::NotReplayable), work))
 }
 
 /// True for an optimizer that makes no temporaries in any form: SGD that only adds the gradients.

@@ -1,4 +1,4 @@
-"""More networks written by hand: recurrent ones, and ones made of what the others have no use for."""
+"""A small network of each architecture: GRUs, Elman's and cells, a U-Net, an autoencoder, a graph, attention with einsum; and pointwise functions."""
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -146,8 +146,8 @@ class EinsumSeq2Seq(nn.Module):
         return F.cross_entropy(rows.flatten(0, 1), targets.flatten()) - near.mean()
 
 
-class Curves(nn.Module):
-    """One layer after another with functions that are used seldom."""
+class Pointwise(nn.Module):
+    """One layer after another with pointwise functions between them."""
 
     def __init__(self, features=32, classes=4):
         super().__init__()

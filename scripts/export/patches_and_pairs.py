@@ -1,4 +1,4 @@
-"""Networks of modules of torch.nn that are used seldom: name -> (make, examples, loss), as in networks.py."""
+"""Networks of patches as columns and of pairs of sentences: name -> (make, examples, loss), as in networks.py."""
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
