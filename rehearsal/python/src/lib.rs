@@ -62,6 +62,7 @@ const VALUES: &[(&str, &str)] = modules![
     "values/raising",
     "values/ranks",
     "values/reads",
+    "values/short",
     "values/start",
     "values/stored",
     "values/tables",

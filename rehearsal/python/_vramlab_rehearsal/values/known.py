@@ -44,17 +44,28 @@ class Twins(dict):
 
     def __setitem__(self, key, twin):
         super().__setitem__(key, twin)
-        for page in range(twin.address >> PAGE, (twin.address + twin.bytes >> PAGE) + 1):
-            self.pages.setdefault(page, set()).add(key)
+        first, last = twin.address >> PAGE, twin.address + twin.bytes >> PAGE
+        for page in (first,) if first == last else range(first, last + 1):
+            keys = self.pages.get(page)
+            if keys is None:
+                keys = self.pages[page] = set()
+            keys.add(key)
 
     def touched(self, ranges):
         """Returns the numbers of those of which a part lies in the ranges."""
         lowest, highest = min(first for first, _ in ranges), max(last for _, last in ranges)
-        near = self.keys()
-        if sum((last >> PAGE) - (first >> PAGE) + 1 for first, last in ranges) <= FEW_PAGES:
+        if lowest >> PAGE == highest >> PAGE:
+            near = self.pages.get(lowest >> PAGE, ())
+        elif sum((last >> PAGE) - (first >> PAGE) + 1 for first, last in ranges) <= FEW_PAGES:
             near = set().union(*(self.pages.get(page, ()) for first, last in ranges for page in range(first >> PAGE, (last >> PAGE) + 1)))
-        found = ((key, self.get(key)) for key in near)
-        return [key for key, twin in found if twin and twin.address < highest and lowest < twin.address + twin.bytes and twin.touches(ranges)]
+        else:
+            near = self.keys()
+        found = []
+        for key in near:
+            twin = self.get(key)
+            if twin and twin.address < highest and lowest < twin.address + twin.bytes and (len(ranges) == 1 or twin.touches(ranges)):
+                found.append(key)
+        return found
 
 
 class OneThread:
@@ -78,7 +89,10 @@ class OneThread:
 
 def doubt(twins):
     """Returns why contents are doubtful, if any are."""
-    return next((twin.doubtful for twin in twins.values() if twin.doubtful), "")
+    for twin in twins.values():
+        if twin.doubtful:
+            return twin.doubtful
+    return ""
 
 
 class Known:
@@ -163,7 +177,11 @@ class Known:
 
     def current(self, tensor, twin, storage):
         """Returns the twin of this storage, if it still has the tensor's contents."""
-        if twin.version != self.version(tensor) or twin.address != storage.data_ptr() or twin.bytes != storage.nbytes():
+        try:
+            version = tensor._version
+        except RuntimeError:
+            version = -1
+        if twin.version != version or twin.address != storage.data_ptr() or twin.bytes != storage.nbytes():
             return None
         if tensor.is_conj() or tensor.is_neg():
             return None

@@ -24,14 +24,14 @@ def replace_nonzero(torch, values):
                 if true is None:
                     return on_card()
                 values.tell_doubt("nonzero", {0: twin})
-                values.library.vramlab_rehearsal_queue(true.shape[0])
+                shape, keep = true
+                values.library.vramlab_rehearsal_queue(shape[0])
                 out = on_card()
-                if out.shape == true.shape:
+                if out.shape == shape:
                     if values.is_small(out) and values.has_room(out):
-                        values.register(out).copy_(true)
-                        values.find(out).doubtful = twin.doubtful
+                        keep(out, twin.doubtful)
                 else:
-                    values.reads.tell("wrong_size", "nonzero", "size", answer=str(tuple(out.shape)), true=str(tuple(true.shape)))
+                    values.reads.tell("wrong_size", "nonzero", "size", answer=str(tuple(out.shape)), true=str(tuple(shape)))
                 return out
         finally:
             values.library.vramlab_rehearsal_unqueue()

@@ -3,6 +3,8 @@
 An operator that is put off has run on the card. For the host its operands are remembered: contents that are not written any more, since a
 later operator that writes a tensor gives it new contents."""
 
+import functools
+
 from . import quick, stored, tables
 from .known import Known, Twin
 from .operators import PLAIN_NUMBERS, PUT_OFF, PUT_OFF_IN_PLACE
@@ -41,9 +43,14 @@ class Work:
     def __init__(self, values, function, name, args, kwargs, operands, base=None):
         self.values, self.function, self.name, self.args, self.kwargs = values, function, name, args, kwargs
         self.base, self.operands, self.made, self.number = base, operands, [], None
-        self.depth = 1 + max((twin.work.depth for twin in operands if twin.work), default=0)
-        self.held = sum(twin.bytes for twin in operands if twin.work is None)
-        values.held_bytes += self.held
+        depth = held = 0
+        for twin in operands:
+            if twin.work is None:
+                held += twin.bytes
+            elif twin.work.depth > depth:
+                depth = twin.work.depth
+        self.depth, self.held = 1 + depth, held
+        values.held_bytes += held
 
     def __del__(self):
         self.values.held_bytes -= self.held
@@ -119,9 +126,10 @@ class PutOff(Known):
 
     def replaced(self, value, tensor_of):
         """Returns an argument in its form for the CPU, with what `tensor_of` makes of its tensors."""
-        if type(value) in PLAIN_NUMBERS:
+        kind = type(value)
+        if kind in PLAIN_NUMBERS:
             return value
-        if isinstance(value, (self.torch.Tensor, Place)):
+        if kind is Place or kind in self.plain_types or isinstance(value, self.torch.Tensor):
             return tensor_of(value)
         if isinstance(value, (list, tuple)):
             made = [self.replaced(item, tensor_of) for item in value]
@@ -158,33 +166,32 @@ class PutOff(Known):
                     break
             else:
                 return False
-        operands = list({id(twin): twin for twin in twins.values()}.values())
-        if not self.may_wait(name, args, on_card, hosts) or any(twin.source for twin in operands):
+        operands = list({id(twin): twin for twin in twins.values()}.values()) if len(twins) > 1 else [*twins.values()]
+        for twin in operands:
+            if twin.source is not None:
+                return False
+        if not self.may_wait(name, args, on_card, hosts):
             return False
         if changed:
             written = twins[id(changed[0])]
             fits = name in PUT_OFF_IN_PLACE and changed[0] is args[0] and all(twins[id(one)] is written for one in changed)
             if not fits or "out" in kwargs or self.version(changed[0]) == -1:
                 return False
-        elif len(fresh) != len(made) or len({tensor.untyped_storage()._cdata for tensor in made}) != len(made):
+        elif len(fresh) != len(made) or (len(made) > 1 and len({tensor.untyped_storage()._cdata for tensor in made}) != len(made)):
             return False
 
         def remembered(tensor):
             twin = twins.get(id(tensor))
             return Place(tensor, twin) if twin is not None else tensor.detach().clone()
 
-        work = Work(self, function, name, self.replaced(args, remembered), self.replaced(kwargs, remembered) if kwargs else {},
-                    operands, written if changed else None)
+        given = tuple(value if type(value) in PLAIN_NUMBERS else self.replaced(value, remembered) for value in args)
+        work = Work(self, function, name, given, self.replaced(kwargs, remembered) if kwargs else {}, operands, written if changed else None)
         if work.depth > MAX_DEPTH or self.held_bytes > MAX_HELD:
             return False
         for tensor in changed[:1] or made:
-            storage = tensor.untyped_storage()
-            twin = Twin(self.weak_storage(storage), storage, self.version(tensor), None)
-            twin.work, twin.doubtful = work, doubtful
-            work.made.append(Place(tensor, twin))
+            twin = self.waiting(work, tensor, doubtful)
             if not changed:
                 self.kept += twin.bytes
-            self.twins[storage._cdata] = twin
         for twin in operands:
             if twin is not work.base:
                 twin.shared = True
@@ -234,13 +241,39 @@ class PutOff(Known):
         return twin
 
     def nonzero(self, tensor, twin):
-        """Returns the places of what is not zero; None if contents cannot be computed."""
+        """Returns the shape of the places of what is not zero, and what keeps them as the contents of a tensor of this shape: of a large
+        operand it puts them off. None if contents cannot be computed."""
         try:
-            table = self.table(Place(tensor, twin))
+            place = Place(tensor, twin)
+            table = self.table(place)
             found = table.places() if table is not None else None
-            return quick.nonzero(self.torch, self.view(tensor, twin)) if found is None else found
+            if found is None and tensor.numel() >= LARGE_RESULT and twin.source is None and self.held_bytes <= MAX_HELD:
+                count = int(self.torch.count_nonzero(self.view(tensor, twin)))
+                return (count, tensor.dim()), functools.partial(self.put_off_places, place)
+            if found is None:
+                found = quick.nonzero(self.torch, self.view(tensor, twin))
         except Exception:  # As in `compute`.
             return None
+        return tuple(found.shape), functools.partial(self.keep_places, found)
+
+    def put_off_places(self, place, out, doubtful):
+        work = Work(self, functools.partial(quick.nonzero, self.torch), "nonzero", (place,), {}, [place.twin])
+        place.twin.shared = True
+        twin = self.waiting(work, out, doubtful)
+        self.kept += twin.bytes
+
+    def keep_places(self, found, out, doubtful):
+        self.register(out).copy_(found)
+        self.find(out).doubtful = doubtful
+
+    def waiting(self, work, tensor, doubtful):
+        """Returns the twin of a result whose contents are put off."""
+        storage = tensor.untyped_storage()
+        twin = Twin(self.weak_storage(storage), storage, self.version(tensor), None)
+        twin.work, twin.doubtful = work, doubtful
+        work.made.append(Place(tensor, twin))
+        self.twins[storage._cdata] = twin
+        return twin
 
     def is_stored(self, key, made):
         """Gives results the contents that were kept, if they were."""

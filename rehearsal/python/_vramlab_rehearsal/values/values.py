@@ -28,14 +28,15 @@ from .operators import (
     MAX_LIST,
     MAX_SHOWN,
     MOVING,
+    PUT_OFF,
     SHAPING,
     SHARING,
     SIZED_VIEWS,
     SOUND,
     VIEWS,
 )
-from .put_off import PutOff
 from .reads import READS, SIZED, Reads
+from .short import MADE_OF_NUMBERS, SHORT, Short
 
 
 def is_known_index(index):
@@ -45,7 +46,7 @@ def is_known_index(index):
     return type(index) in INDICES
 
 
-class Values(PutOff):
+class Values(Short):
     def __init__(self, torch, library):
         super().__init__(torch, library)
         self.reads = Reads(torch)
@@ -90,13 +91,16 @@ class Values(PutOff):
         result = quick.result(self.torch, name, args, kwargs)
         return function(*args, **kwargs) if result is None else result
 
-    def random_offset(self):
-        """Returns the number of random numbers that the cards have drawn; None if it is not known."""
+    def random_offset(self, name=""):
+        """Returns the number of random numbers that the cards have drawn; None if it is not known. This operator may draw some."""
         cuda = self.torch.cuda
         if not cuda.is_initialized():
             return 0
         if cuda.is_current_stream_capturing():
             return None
+        # These draw none.
+        if name in PUT_OFF:
+            return 0
         return sum(generator.get_offset() for generator in cuda.default_generators)
 
     def call(self, function, name, args, kwargs):
@@ -113,6 +117,8 @@ class Values(PutOff):
     def run(self, function, name, args, kwargs):
         if name in VIEWS and not (name in SIZED_VIEWS and self.has_sizes(args)):
             return function(*args, **kwargs)
+        if name == "__getitem__" and args[0].is_cuda and all(map(is_known_index, args[1] if type(args[1]) is tuple else args[1:])):
+            return function(*args, **kwargs)
         doing = self.doing.now
         # Inside transforms (`vmap`, `grad`) tensors stand for others. Modes would see what is computed here.
         if doing.busy or self.transforms() is not None or self.modes():
@@ -122,15 +128,21 @@ class Values(PutOff):
             return function(*args, **kwargs)
         if self.writes.value != self.seen_writes:
             self.forget_written()
-        taken = self.tensors(args, [])
+        taken, plain, scalars = [], self.plain_types, self.scalars
+        for value in args:
+            kind = type(value)
+            if kind in plain:
+                taken.append(value)
+            elif kind not in scalars:
+                self.tensors((value,), taken)
         if kwargs:
             self.tensors(kwargs.values(), taken)
         doing.busy, doing.operator = True, name
         try:
             # `held`: tensors on the card whose storage has a twin, if only an old one.
-            on_card, hosts, held, twins, are_known = [], [], [], {}, True
+            on_card, hosts, held, twins, keys, are_known = [], [], [], {}, [], True
             # As `held` does it, which this loop would call for every operand.
-            plain, strided, of = self.plain_types, self.torch.strided, self.twins
+            strided, of = self.torch.strided, self.twins
             most = 1 << 62 if self.large else LARGE
             for tensor in taken:
                 if not tensor.is_cuda:
@@ -142,9 +154,11 @@ class Values(PutOff):
                 twin = None
                 if of and tensor.layout is strided and tensor.numel() <= most:
                     storage = tensor.untyped_storage()
-                    twin = of.get(storage._cdata)
+                    key = storage._cdata
+                    twin = of.get(key)
                 if twin is not None:
                     held.append(tensor)
+                    keys.append(key)
                     twin = self.current(tensor, twin, storage)
                 if twin is None:
                     are_known = False
@@ -161,6 +175,10 @@ class Values(PutOff):
                 if self.reads.carried:
                     self.reused(name, self.tensors((out,), []), hosts)
                 return out
+            if not taken and name in MADE_OF_NUMBERS:
+                return self.number_shortly(function, name, args, kwargs)
+            if name in SHORT and on_card and not hosts:
+                return self.shortly(function, name, args, kwargs, on_card, twins, keys)
             out = self.known(function, name, args, kwargs, on_card, hosts, twins)
             if self.moved and hosts and name in ("to", "cuda"):
                 self.moved(hosts[0], out)
@@ -321,7 +339,7 @@ class Values(PutOff):
             # An operator on a list, with numbers besides, reads nothing: an optimizer counts the steps of each parameter so.
             is_listed = name.startswith("_foreach_") and not any(isinstance(one, self.torch.Tensor) for one in args)
             shown = [] if is_listed else [tensor for tensor in on_card if is_read or twins[id(tensor)].bytes <= MAX_SHOWN]
-            before = self.random_offset() if is_small else None
+            before = self.random_offset(name) if is_small else None
             self.doing.now.missed = 0
             self.tell_doubt(name, twins)
             if on_card and is_small:
@@ -330,6 +348,10 @@ class Values(PutOff):
                 self.doing.now.quiet = True
             out = self.with_shown(function, args, kwargs, shown, twins)
             self.doing.now.quiet = False
+        return self.computed_from(function, name, args, kwargs, on_card, hosts, twins, versions, out, is_plain, is_small, before)
+
+    def computed_from(self, function, name, args, kwargs, on_card, hosts, twins, versions, out, is_plain=True, is_small=True, before=None):
+        """Computes the result of an operator that has run on the card, if that can be done."""
         made = self.tensors((out,), [])
         # A call without any tensor on the card cannot matter.
         if not on_card and not any(tensor.is_cuda for tensor in made):
@@ -346,7 +368,7 @@ class Values(PutOff):
             return out
         # What the script's own tensor of the host stands for must not be written.
         is_small = is_small and not any(twins[id(tensor)].source is not None for tensor in changed) and all(map(self.has_room, fresh))
-        is_computed = is_small and (is_plain or (name not in EMPTY and not self.is_collective(function) and before is not None and before == self.random_offset()))
+        is_computed = is_small and (is_plain or (name not in EMPTY and not self.is_collective(function) and before is not None and before == self.random_offset(name)))
         if is_computed and name not in READS and not (fresh or changed) and all(tensor.is_cuda for tensor in made):
             # The result is nothing, or a view of known contents.
             is_computed = False
