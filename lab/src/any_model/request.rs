@@ -60,24 +60,8 @@ pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
         ));
     }
     let text = |name: &str| fields.get(name).and_then(Value::as_str).filter(|text| *text != "none");
-    if let Some(data) = text("data").filter(|data| *data != "synthetic") {
-        return Err(cannot("data", &format!("{data}: only made-up inputs of the class's sizes")));
-    }
-    if let Some(checkpoint) = text("checkpoint").filter(|what| *what != "blocks") {
-        return Err(cannot(
-            "checkpoint",
-            &format!("{checkpoint}: networks that your Python builds have none or blocks, by the library's own switch"),
-        ));
-    }
-    if let Some(loss) = text("loss").filter(|loss| *loss != "checkpointed" && !loss.starts_with("chunked")) {
-        return Err(cannot(
-            "loss",
-            &format!(
-                "{loss}: networks that your Python builds have their own loss, or of decoders checkpointed and chunked:N"
-            ),
-        ));
-    }
     let optimizer = spec.training.optimizer.unwrap_or(OptimizerKind::AdamW);
+    check_values(&text, optimizer)?;
     Ok(json!({
         "model": word,
         "config": configuration(word, spec).unwrap_or_default(),
@@ -105,6 +89,31 @@ pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
         "freeze": text("freeze"),
         "loss": text("loss"),
     }))
+}
+
+/// Checks that the driver can do what fields ask for.
+fn check_values<'a>(text: &impl Fn(&str) -> Option<&'a str>, optimizer: OptimizerKind) -> Result<()> {
+    if let Some(data) = text("data").filter(|data| *data != "synthetic") {
+        return Err(cannot("data", &format!("{data}: only made-up inputs of the class's sizes")));
+    }
+    if let Some(checkpoint) = text("checkpoint").filter(|what| *what != "blocks") {
+        return Err(cannot(
+            "checkpoint",
+            &format!("{checkpoint}: networks that your Python builds have none or blocks, by the library's own switch"),
+        ));
+    }
+    if let Some(loss) = text("loss").filter(|loss| *loss != "checkpointed" && !loss.starts_with("chunked")) {
+        return Err(cannot(
+            "loss",
+            &format!(
+                "{loss}: networks that your Python builds have their own loss, or of decoders checkpointed and chunked:N"
+            ),
+        ));
+    }
+    if optimizer == OptimizerKind::Muon {
+        return Err(cannot("optimizer", "muon: networks that your Python builds have one optimizer for all parameters"));
+    }
+    Ok(())
 }
 
 /// Returns the configuration, if this program knows it by the network's name, and the hub's cache on this machine does not have it.
