@@ -74,7 +74,8 @@ fn shown(root: &Command) -> Command {
         let groups: Vec<ArgGroup> = sub.get_groups().filter(whole).cloned().collect();
         Some(Command::new(name).about(about).args(args).groups(groups))
     });
-    Command::new("vramlab").args(visible(root)).subcommands(kept)
+    let program = Command::new("vramlab").version(env!("VRAMLAB_VERSION")).disable_help_subcommand(true);
+    program.args(visible(root)).subcommands(kept)
 }
 
 /// Returns the command line as shells should offer it: with the names of experiments and cards, which other values may accompany.
@@ -251,12 +252,14 @@ mod tests {
     #[test]
     fn shells_offer_no_earlier_names_and_nothing_hidden() {
         let whole = args::whole(false);
-        let command = shown(&whole);
+        let mut command = shown(&whole);
+        command.build();
         for name in ["rehearse", "fit", "list", "explain", "estimate"] {
             assert!(whole.find_subcommand(name).is_some() && command.find_subcommand(name).is_none(), "{name}");
         }
         let hidden = |of: &Command| of.get_subcommands().flat_map(Command::get_arguments).any(Arg::is_hide_set);
         assert!(hidden(&whole) && !hidden(&command));
+        assert!(command.find_subcommand("help").is_none());
         let there = |of: &Command, name: &&str| of.find_subcommand(name).is_some();
         assert!(args::SHOWN.iter().all(|name| there(&command, name) == there(&whole, name)));
     }
