@@ -70,6 +70,7 @@ class Predictions(InAFolder):
 
     def test_the_largest_batch(self) -> None:
         found = vramlab.fit("gpt2", gpu="rtx4090")
+        self.assertIn(f"<strong>{found.sentence}</strong>", found._repr_html_())
         assert found.largest is not None
         fits = [vramlab.predict("gpt2", batch=batch, gpu="rtx4090").fits for batch in (found.largest, found.largest + 1)]
         self.assertEqual(fits, [True, False])

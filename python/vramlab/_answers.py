@@ -64,6 +64,9 @@ class Answer:
     def __repr__(self) -> str:
         return f"<vramlab: {self.sentence or 'nothing was printed'}>"
 
+    def _repr_html_(self) -> str:
+        return _picture.answer(self.sentence, str(self))
+
 
 @dataclass(frozen=True, repr=False)
 class Prediction(Answer):

@@ -58,12 +58,17 @@ def size(count: int) -> str:
     return f"{count} B"
 
 
+def answer(sentence: str, text: str, drawn: str = "") -> str:
+    """Returns the sentence, what is drawn below it, and the whole answer folded away, as HTML."""
+    folded = f"<details><summary>the whole answer</summary><pre>{escape(text)}</pre></details>"
+    return f"<div><p><strong>{escape(sentence)}</strong></p>{drawn}{folded}</div>"
+
+
 def html(prediction: _Prediction) -> str:
     """Returns the picture, the changes to try, and the whole answer folded away, as HTML."""
     rows = "".join(map(_row, prediction.try_))
     table = f"<table><tr><th>Try<th>in the script<th>peak<th>left</tr>{rows}</table>" if rows else ""
-    text = f"<details><summary>the whole answer</summary><pre>{escape(str(prediction))}</pre></details>"
-    return f"<div><p><strong>{escape(prediction.sentence)}</strong></p>{_bar(prediction)}{table}{text}</div>"
+    return answer(prediction.sentence, str(prediction), _bar(prediction) + table)
 
 
 def _row(change: _Change) -> str:

@@ -274,7 +274,7 @@ impl FitResult {
         if let Some(most) = self.at_best().filter(|most| Some(*most) > self.largest) {
             sentences.push(match self.cudnn_version {
                 Some(version) => format!(
-                    "{} told its workspaces. A card may need more, so {} may fail.",
+                    "{} said what it needs. A card may need more, so {} may fail.",
                     cudnn(version),
                     sizes(self.largest.unwrap_or(0) + 1, most)
                 ),

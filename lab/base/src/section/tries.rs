@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Changes that the search cannot try, and the command that counts them.
-pub const NOT_HERE: &str =
-    "vramlab did not try offloading of weights. If your script offloads, `vramlab predict train.py` counts it.";
+pub const NOT_HERE: &str = "vramlab tried no offloading. `vramlab predict train.py` counts your script's.";
 
 /// The most entries that an answer shows.
 pub const MOST: usize = 4;
