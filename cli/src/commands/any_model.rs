@@ -2,18 +2,14 @@
 
 use std::path::Path;
 
-use lab::any_model::{Driver, Told, Which, is_of_the_loss, options, which};
+use lab::any_model::{Driver, Told, Which, is_of_the_loss, options, which, with_phases};
 use lab::huggingface::Configuration;
 use lab::run::RunSpec;
-use serde_json::Value;
 
 use super::plan::dry_runner;
 use crate::args::{ONLY_BUILT_IN, PredictArgs};
 use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
-
-/// Steps of training among the phases of a run: the second has what the first left, and the third shows that it stays so.
-const PHASE_STEPS: usize = 3;
 
 /// What becomes of a model that a command names.
 pub(crate) enum Prepared {
@@ -136,15 +132,6 @@ fn print_program(driver: &Driver, python: &Path, ui: &Ui) -> Result<Code> {
         }
         Told::Refused(refusal) => Err(Failure::usage(refusal.in_words())),
     }
-}
-
-/// The options of the driver with those of the phases of a run.
-pub(super) fn with_phases(mut options: Value, spec: &RunSpec, phases: Option<u32>) -> Value {
-    if let Some(new_tokens) = phases {
-        options["phases"] = new_tokens.into();
-        options["steps"] = spec.training.steps.unwrap_or(PHASE_STEPS).into();
-    }
-    options
 }
 
 /// A refusal without a Python ends in a command that works, with the user's own word.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use lab::Error;
-use lab::any_model::{Driver, Told, answer, environment, file_of, options};
+use lab::any_model::{Driver, Told, answer, environment, file_of, options, with_phases};
 use lab::cards::Card;
 use lab::changes::CHECKPOINTING;
 use lab::figures::short;
@@ -14,7 +14,6 @@ use lab::results::{TrainResult, command};
 use lab::run::{Gpu, RunSpec};
 use lab::section::{Tries, Try};
 
-use super::any_model::with_phases;
 use super::any_model_graphs::Kept;
 use super::rehearse_progress::Teller;
 use crate::args::PredictArgs;

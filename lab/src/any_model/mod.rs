@@ -22,5 +22,5 @@ pub use chosen::{Refusal, Told};
 pub use driver::Driver;
 pub use graphs::{Asked, Compared, Entry, key};
 pub use hub_cache::in_hub_cache;
-pub use request::{environment, file_of, options};
+pub use request::{environment, file_of, options, with_phases};
 pub use which::{Which, is_of_the_loss, which};

@@ -17,6 +17,9 @@ use crate::run::RunSpec;
 /// Steps of the program unless a run says how many. A rehearsal ends as soon as memory is flat.
 const MOST_STEPS: u64 = 20;
 
+/// Steps of training among the phases of a run: the second has what the first left, and the third shows that it stays so.
+const PHASE_STEPS: usize = 3;
+
 /// Fields that the driver takes, and those that change no memory of it.
 const TAKEN: [&str; 16] = [
     "batch",
@@ -114,6 +117,15 @@ fn check_values<'a>(text: &impl Fn(&str) -> Option<&'a str>, optimizer: Optimize
         return Err(cannot("optimizer", "muon: networks that your Python builds have one optimizer for all parameters"));
     }
     Ok(())
+}
+
+/// The options with those of the phases of a run: the number of new tokens, if they are asked for, and few steps unless the run says how many.
+pub fn with_phases(mut options: Value, spec: &RunSpec, phases: Option<u32>) -> Value {
+    if let Some(new_tokens) = phases {
+        options["phases"] = new_tokens.into();
+        options["steps"] = spec.training.steps.unwrap_or(PHASE_STEPS).into();
+    }
+    options
 }
 
 /// Returns the configuration, if this program knows it by the network's name, and the hub's cache on this machine does not have it.
