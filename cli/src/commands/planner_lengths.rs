@@ -71,7 +71,7 @@ fn check(args: &PlanArgs, spec: &RunSpec) -> Result<()> {
         ("--gpus", args.gpus.is_some()),
         ("--allow", !args.allow.is_empty()),
         ("--hand-over", args.hand_over.is_some()),
-        ("--data-parallel", spec.parallel.data_parallel.is_some()),
+        ("--data-parallel", spec.parallel.ranks.data_parallel.is_some()),
         ("--lengths", spec.shape.lengths.is_some()),
         ("--batches", spec.shape.batches.is_some()),
         ("--packing", spec.model.packing.is_some()),
