@@ -40,7 +40,8 @@ pub(super) fn advice(message: &Message, holders: &Holders, verdict: Option<Verdi
             let (set, update): (Vec<_>, Vec<_>) =
                 settings.next().into_iter().partition(|advice| advice.what.starts_with("Set "));
             let first = limit(message).into_iter().chain(set).chain(others(message, holders)).chain(update);
-            let rest = settings.chain(rehearse(message)).chain(need_less(message)).chain(who_holds(message));
+            // Who has a script needs no snapshot to go on.
+            let rest = rehearse(message).into_iter().chain(settings).chain(need_less(message)).chain(who_holds(message));
             first.chain(rest).collect()
         }
         Some(Verdict::Refused) => refused(message, holders),
@@ -176,16 +177,17 @@ fn settings(message: &Message) -> Vec<Advice> {
             "expandable_segments is on already: record a snapshot and search the other settings.",
             "vramlab tune snapshot.pickle",
         )],
-        (Wording::Sentences, Backend::Cuda) => vec![
-            checked(
-                format!(
-                    "Set {variable}={EXPANDABLE} before the program starts{most}. Windows ignores it, with a \
-                     warning. A recorded snapshot shows beforehand what it saves:"
-                ),
-                "vramlab snapshot replay snapshot.pickle --compare caching,expandable",
-            ),
-            checked("Search all settings of the allocator.", "vramlab tune snapshot.pickle"),
-        ],
+        (Wording::Sentences, Backend::Cuda) => {
+            let set = format!(
+                "Set {variable}={EXPANDABLE} before the program starts{most}. Windows ignores it, with a warning."
+            );
+            let replay = "vramlab snapshot replay snapshot.pickle --compare caching,expandable";
+            let first = match message.script {
+                Some(_) => plain(set),
+                None => checked(format!("{set} A recorded snapshot shows beforehand what it saves:"), replay),
+            };
+            vec![first, checked("Search all settings of the allocator.", "vramlab tune snapshot.pickle")]
+        }
         (Wording::Sentences, Backend::Hip) => {
             let later = format!(
                 "{expandable}, and builds for ROCm have it from PyTorch 2.12 on (AMD's own from 2.11 on); older ones \

@@ -173,6 +173,19 @@ fn the_setting_comes_first_where_memory_is_fragmented() {
 }
 
 #[test]
+fn who_has_a_script_goes_on_without_a_snapshot() {
+    let text = "Traceback (most recent call last):\n  File \"/home/me/train.py\", line 93, in <module>\n    main()\n\
+        torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1024.00 MiB. GPU 0 has a total capacity of 23.52 GiB of which \
+        763.48 MiB is free. Including non-PyTorch memory, this process has 22.77 GiB memory in use. Of the allocated memory 20.80 GiB is \
+        allocated by PyTorch, and 1.48 GiB is reserved by PyTorch but unallocated.";
+    let found = explain(text).unwrap();
+    assert_eq!(found.verdict, Some(Verdict::Fragmented));
+    let commands: Vec<Option<&str>> = found.advice.iter().map(|advice| advice.command.as_deref()).collect();
+    assert_eq!(commands[..2], [None, Some("vramlab predict --gpu 23.52GiB -- python /home/me/train.py")]);
+    assert!(found.advice[0].what.starts_with("Set "), "{:?}", found.advice[0]);
+}
+
+#[test]
 fn the_script_of_a_traceback_is_rehearsed() {
     let frames = "Traceback (most recent call last):\n  File \"/home/me/train.py\", line 93, in <module>\n    main()\n  \
         File \"/v/lib/python3.11/site-packages/torch/nn/modules/linear.py\", line 125, in forward\n";
