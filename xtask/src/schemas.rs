@@ -182,7 +182,9 @@ fn written(field: &Field, kebab: bool) -> Option<Written> {
     let renamed = said.iter().find(|(key, _)| key == "rename").map(|(_, value)| value.clone());
     let name = renamed.unwrap_or(if kebab { own.replace('_', "-") } else { own });
     let mut parts = Vec::new();
-    let kind = kind(&field.ty, &mut parts);
+    // A switch is null until it is set.
+    let is_switch = said.iter().any(|(key, value)| key == "with" && value.ends_with("::switch"));
+    let kind = format!("{}{}", kind(&field.ty, &mut parts), if is_switch { " or null" } else { "" });
     Some(Written { name, docs: docs(&field.attrs), kind, parts, flat: has("flatten") })
 }
 

@@ -14,7 +14,7 @@ const GPU: &str =
 
 /// `vramlab show`
 #[derive(Clone, Debug, clap::Args)]
-#[command(mut_arg("gpu", |arg| arg.help(GPU).value_name("NAME").help_heading(None::<&str>)))]
+#[command(mut_arg("gpu", |arg| arg.help(GPU).value_name("NAME").help_heading("Model")))]
 pub(crate) struct NetworkArgs {
     /// The network: a name, or a file (TOML, a `config.json` of transformers, a `.pt2` of torch.export) [default: simple-cnn].
     #[arg(value_name = "MODEL", conflicts_with_all = ["model", "model_file"], value_parser = which)]

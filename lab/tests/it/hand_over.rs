@@ -144,7 +144,8 @@ fn a_file_that_cannot_say_the_plan_is_left_out_and_named() {
     let clears = of(json!({ "zero-grad": "zero" }));
     assert_eq!(why(&clears, "axolotl.yaml"), "it cannot say zero-grad = zero");
     let fields = json!({ "model": "gpt", "batch": 2, "gpu": "1GiB" });
-    let own = HandOver::of_plan(&runner(), &RunSpec::of_fields(fields.as_object().unwrap()).unwrap(), "a plan").unwrap();
+    let own =
+        HandOver::of_plan(&runner(), &RunSpec::of_fields(fields.as_object().unwrap()).unwrap(), "a plan").unwrap();
     assert!(own.files.is_empty() && own.left_out.len() == 5, "{own:?}");
 }
 

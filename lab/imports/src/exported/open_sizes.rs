@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::program::Slot;
 use super::schema::{Graph, Size, TensorMeta};
 use super::symbols::Expression;
 use super::value::Value;
@@ -11,7 +10,7 @@ use super::value::Value;
 #[derive(Default)]
 pub(super) struct OpenSizes {
     /// Inputs that have a symbol as a size: slot, dimension, symbol.
-    given: Vec<(Slot, usize, String)>,
+    given: Vec<(usize, usize, String)>,
     sizes: Vec<Expression>,
     /// Numbers of the sizes, by their text; `None` for one that does not follow from the inputs.
     known: HashMap<String, Option<usize>>,
@@ -22,7 +21,7 @@ pub(super) type OpenDim = (usize, usize);
 
 impl OpenSizes {
     /// Reads the symbols of a graph's inputs, which are in these slots under these names.
-    pub(super) fn read<'a>(graph: &Graph, inputs: impl Iterator<Item = (Slot, &'a str)>) -> Self {
+    pub(super) fn read<'a>(graph: &Graph, inputs: impl Iterator<Item = (usize, &'a str)>) -> Self {
         let mut given = Vec::new();
         for (slot, name) in inputs {
             let sizes = graph.tensor_values.get(name).map_or(&[][..], |meta| &meta.sizes);
