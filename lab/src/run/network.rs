@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use lab_base::error::{Error, Result};
 use lab_imports::exported::{self, Exported};
-use lab_imports::huggingface::{self, Attention, Configuration, End, Keep, Pretrained, Script};
+use lab_imports::huggingface::{self, Attention, Configuration, Keep, Pretrained, Script};
 use lab_models::{self, Architecture, LoraTarget, ModelOptions, Recompute};
 use lab_training::data_parallel::{self, DataParallelResult, DataParallelSettings};
 use lab_training::pipeline::{self, PipelineResult, PipelineSettings};
