@@ -114,7 +114,10 @@ fn check_values<'a>(text: &impl Fn(&str) -> Option<&'a str>, optimizer: Optimize
         ));
     }
     if optimizer == OptimizerKind::Muon {
-        return Err(cannot("optimizer", "muon: networks that your Python builds have one optimizer for all parameters"));
+        return Err(cannot(
+            "optimizer",
+            "muon: networks that your Python builds have one optimizer for all parameters",
+        ));
     }
     Ok(())
 }

@@ -6,11 +6,8 @@ use serde_json::Value;
 use super::keys::Taken;
 
 /// Further names in recipes, the optimizer here, and its form. One that this program does not have yet is an error by the recipe's own name.
-const OTHERS: [(&str, &str, Option<&str>); 3] = [
-    ("adamw_hf", "adamw", Some("foreach")),
-    ("adamw", "adamw", Some("foreach")),
-    ("nadam", "nadam", None),
-];
+const OTHERS: [(&str, &str, Option<&str>); 3] =
+    [("adamw_hf", "adamw", Some("foreach")), ("adamw", "adamw", Some("foreach")), ("nadam", "nadam", None)];
 
 /// Optimizers of other packages, by the one here that keeps as much or more.
 const LIKE_OTHERS: [(&str, &str, &str); 3] = [

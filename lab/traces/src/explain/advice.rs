@@ -41,7 +41,8 @@ pub(super) fn advice(message: &Message, holders: &Holders, verdict: Option<Verdi
                 settings.next().into_iter().partition(|advice| advice.what.starts_with("Set "));
             let first = limit(message).into_iter().chain(set).chain(others(message, holders)).chain(update);
             // Who has a script needs no snapshot to go on.
-            let rest = rehearse(message).into_iter().chain(settings).chain(need_less(message)).chain(who_holds(message));
+            let rest =
+                rehearse(message).into_iter().chain(settings).chain(need_less(message)).chain(who_holds(message));
             first.chain(rest).collect()
         }
         Some(Verdict::Refused) => refused(message, holders),
