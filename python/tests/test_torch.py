@@ -146,7 +146,7 @@ class Watched(unittest.TestCase):
             environment = {"PYTHONPATH": str(ROOT / "python"), "VRAMLAB_BINARY": str(vramlab.binary()), "PATH": "/usr/bin:/bin"}
             done = subprocess.run(words, cwd=folder, env={**environment, "HOME": folder}, capture_output=True, text=True, check=False)
         said = done.stdout + done.stderr
-        self.assertIn("vramlab-oom.pickle: out of memory, full", said)
+        self.assertIn("vramlab-oom.pickle: out of memory, the card was full", said)
         self.assertIn("script.py:12", said.partition("Held then, by line of the program")[2])
         line = next(line for line in said.splitlines() if line.startswith("{"))
         figures = ast.literal_eval(line)

@@ -65,26 +65,18 @@ fn read(asked: &[String], flags: &clap::Command) -> Result<Set> {
     Ok(set)
 }
 
-/// Proposes the fields that are spelt alike, or have a word of the name.
+/// Proposes the fields that are spelt alike, else those that have a word of the name.
 fn meant(name: &str, field: &str) -> String {
     let fields = RunSpec::default().fields();
     let names = || fields.keys().map(String::as_str);
     let words: Vec<String> = name.split('.').map(spellings::ours).collect();
     let has_word = |known: &&str| words.iter().any(|word| known == word || known.split('-').any(|part| part == word));
-    let mut near = lab::similar::all_similar(field, names());
-    near.extend(names().filter(has_word));
-    let mut seen = Vec::new();
-    near.retain(|name| {
-        !seen.contains(name) && {
-            seen.push(*name);
-            seen.len() <= PROPOSED
-        }
-    });
-    match near[..] {
-        [] => " (vramlab predict --help lists all)".into(),
-        _ => {
-            format!("; did you mean {}?", near.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" or "))
-        }
+    let alike = lab::similar::all_similar(field, names());
+    let near: Vec<&str> = if alike.is_empty() { names().filter(has_word).collect() } else { alike };
+    let near: Vec<String> = near.iter().take(PROPOSED).map(|name| format!("{name:?}")).collect();
+    match near.is_empty() {
+        true => " (vramlab predict --help lists all)".into(),
+        false => format!("; did you mean {}?", near.join(" or ")),
     }
 }
 
@@ -125,7 +117,7 @@ mod tests {
             ("batch=many", "expected a whole number"),
             ("json=x", "no such setting (vramlab predict --help lists all)"),
             ("optimizer.name=lion", "did you mean \"optimizer\" or \"optimizer-impl\"?"),
-            ("lora.dropput=0.1", "\"lora-dropout\""),
+            ("lora.dropput=0.1", "did you mean \"dropout\""),
             ("evaluation.batch-sise=4", "did you mean \"batch"),
             ("optimizer=adamww", "adamw"),
             ("training.cuda-graph=true", "vramlab train --cuda-graph true"),

@@ -70,7 +70,7 @@ fn a_recipe_is_counted_and_its_keys_are_named() {
             &["predict", "zero.yml", "--data-parallel", "2"],
             0,
             &[
-                "2 ranks of 2 examples each, ZeRO-3",
+                "2 ranks train with 2 examples each, under ZeRO-3",
                 "not known, and ignored: foo, sequence_lem (did you mean sequence_len?)",
                 "counted as a plain loop",
             ],

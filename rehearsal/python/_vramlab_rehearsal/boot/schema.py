@@ -223,7 +223,7 @@ class Answer(TypedDict):
     torch: str
     cards: List[Card]
     seen: Seen
-    # Whether transformers' code for generating texts is loaded.
+    # True if transformers' code for generating texts is loaded.
     can_generate: bool
     held: List[Held]
     # Start and end of each backward pass, in microseconds. A pass that did not end has no end.
