@@ -341,7 +341,11 @@ impl ModelSpec {
             built_on_device: self.built_on_device,
             load_as: self.release().loads_as(),
             script: self.script.unwrap_or(Script::Plain),
-            end: if self.liger { huggingface::End::Kernels } else { self.loss.and_then(LossChoice::end).unwrap_or_default() },
+            end: if self.liger {
+                huggingface::End::Kernels
+            } else {
+                self.loss.and_then(LossChoice::end).unwrap_or_default()
+            },
             logits_to_keep: self.logits_to_keep,
             packing: self.packing,
             ..huggingface::Options::default()
