@@ -28,7 +28,6 @@ CASES = [
     ("llama, its own targets", LLAMA, {"lora": 8}), ("llama, all-linear", LLAMA, ALL), ("llama, DoRA", LLAMA, ALL | {"dora": True}),
     ("llama, rsLoRA", LLAMA, {"lora": 8, "rslora": True}), ("gpt2, all-linear, rsLoRA", GPT2, ALL | {"rslora": True}),
     ("llama, a copied head", LLAMA, {"lora": 4, "lora-target": "q_proj", "modules-to-save": "lm_head"}),
-   
     ("llama, steps in backward", LLAMA, {"step-in-backward": True}), ("qwen2, all-linear, steps in backward", QWEN2, ALL | {"step-in-backward": True}),
     ("llama, accumulated and clipped", LLAMA, ALL | {"accumulate": 2, "clip-grad-norm": 0.05}), ("llama, checkpointing, SGD", LLAMA, ALL | {"checkpoint": "blocks", "optimizer": "momentum"}),
     ("gpt2, its own targets", GPT2, {"lora": 4}), ("gpt2, all-linear, DoRA", GPT2, ALL | {"dora": True}), ("qwen2, named", QWEN2, {"lora": 3, "lora-target": "q_proj,down_proj"}),
