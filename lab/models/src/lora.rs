@@ -14,9 +14,6 @@ const ADAPTER: &str = ".lora_";
 /// The name in the paths of the weights of modules that are copied to be trained.
 const SAVED: &str = ".modules_to_save.";
 
-/// The name in the path of an adapter's weight beside a lookup table.
-const OF_TABLE: &str = ".lora_embedding_";
-
 /// Output layers of language models, on which `all-linear` puts no adapter.
 const OUTPUT_LAYERS: [&str; 2] = ["lm_head", "embed_out"];
 
@@ -182,15 +179,11 @@ impl Lora {
                 return Err(Error::usage(
                     "lora-target",
                     format!(
-                        "{name}: vramlab puts adapters on linear layers and tables of embeddings, and none is called so; a rehearsal of the script has others (vramlab predict train.py)"
+                        "{name}: vramlab puts adapters on linear layers, and none is called so; a rehearsal of the script has those of embeddings and convolutions (vramlab predict train.py)"
                     ),
                 ));
             }
             None => {}
-        }
-        if self.dora && parameters.iter().any(|parameter| parameter.path().contains(OF_TABLE)) {
-            let problem = "vramlab does not support magnitudes of a table of embeddings; leave --dora out, or rehearse the script (vramlab predict train.py)";
-            return Err(Error::usage("dora", problem));
         }
         let copied = || parameters.iter().filter_map(|parameter| parameter.path().split_once(SAVED));
         match self.saved.iter().find(|name| !copied().any(|(module, _)| is_named(module, name))) {

@@ -1,7 +1,6 @@
 //! Lookup tables.
 
 use super::Module;
-use super::embedding_adapter::EmbeddingAdapter;
 use super::init::Init;
 use super::parameter::{Fill, Parameter};
 use crate::autograd::Tensor;
@@ -15,8 +14,6 @@ pub struct Embedding {
     scope: ScopeId,
     /// `[rows, width]`
     pub weight: Parameter,
-    /// What is trained in its place; boxed because few tables have one.
-    adapter: Option<Box<EmbeddingAdapter>>,
 }
 
 impl Embedding {
@@ -25,26 +22,19 @@ impl Embedding {
         Self::with_fill(init, rows, width, Fill::Normal { std: 1.0 })
     }
 
-    /// Creates the table with another initialisation, and its adapter if `init` has one for it.
+    /// Creates the table with another initialisation.
     pub fn with_fill(init: &Init, rows: usize, width: usize, fill: Fill) -> Result<Self> {
-        let weight = init.parameter("weight", &[rows, width], fill)?;
-        let adapter = EmbeddingAdapter::beside(init, rows, width)?.map(Box::new);
-        Ok(Self { scope: init.scope(), weight, adapter })
+        Ok(Self { scope: init.scope(), weight: init.parameter("weight", &[rows, width], fill)? })
     }
 }
 
 impl Module for Embedding {
     fn forward(&self, indices: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
-        let rows = ops::embedding(indices, self.weight.tensor(), None)?;
-        match &self.adapter {
-            Some(adapter) => adapter.added(rows, indices),
-            None => Ok(rows),
-        }
+        ops::embedding(indices, self.weight.tensor(), None)
     }
 
     fn parameters(&self) -> Result<Vec<Parameter>> {
-        let adapter = self.adapter.iter().flat_map(|adapter| adapter.parameters());
-        Ok(std::iter::once(self.weight.clone()).chain(adapter).collect())
+        Ok(vec![self.weight.clone()])
     }
 }

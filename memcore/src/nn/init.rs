@@ -221,12 +221,6 @@ impl Init {
         Self { is_new: self.adds.is_some(), dtype: self.adds.unwrap_or(usual), ..self.clone() }
     }
 
-    /// The same for an adapter beside a module that is not quantized: it takes that one's type, which is converted in the same way.
-    pub(super) fn of_plain_adapter(&self) -> Self {
-        let dtype = if matches!(self.dtype, DType::F16 | DType::BF16) { DType::F32 } else { self.dtype };
-        Self { is_new: self.adds.is_some(), dtype, ..self.clone() }
-    }
-
     /// True if adapters are added to a model that exists on the device already.
     pub(super) fn adds(&self) -> bool {
         self.adds.is_some()

@@ -8,7 +8,6 @@ mod attention;
 mod conv;
 mod converted;
 mod embedding;
-mod embedding_adapter;
 mod flats;
 mod init;
 mod linear;

@@ -84,7 +84,8 @@ impl Config {
     }
 
     fn norm(&self, init: &Init) -> Result<rms::Norm> {
-        rms::Norm::new(init, self.width, self.eps, rms::Form::Weight)
+        let form = if self.options.by_liger() { rms::Form::Liger } else { rms::Form::Weight };
+        rms::Norm::new(init, self.width, self.eps, form)
     }
 }
 
