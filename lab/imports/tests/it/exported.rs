@@ -253,15 +253,16 @@ fn experts_run_in_the_precision_of_their_graph() {
     }
 }
 
-/// A network of fewer layers may end in a layer of another kind than its last one. After nine layers each kind of a network has come.
+/// A network of fewer layers may end in a layer of another kind than its last one. After seven layers each kind of a network has come.
 #[test]
 fn a_recorded_network_has_any_number_of_layers() {
     for name in exported::names() {
-        for layers in 2..=9 {
-            let model = Reads::default().recorded(name, Some(layers), Some(32), 32, None);
+        for layers in 2..=7 {
+            let model = Reads::default().recorded(name, Some(layers), None, 1024, None);
             let model = model.unwrap_or_else(|error| panic!("{name}: {error}"));
-            let error = trained(&model, Precision::Bf16).err().map(|failed| failed.error.to_string());
-            assert!(error.is_none() || name.contains("bert"), "{name}, {layers} layers: {error:?}");
+            let precision = if name.contains("bert") { Precision::Fp32 } else { Precision::Bf16 };
+            let error = trained(&model, precision).err().map(|failed| failed.error.to_string());
+            assert_eq!(error, None, "{name}, {layers} layers");
         }
     }
 }

@@ -330,8 +330,8 @@ fn all_networks_are_split_or_refused_by_name() {
     assert!(divided >= 60, "{divided}");
     refused.sort();
     let expected = [
-        "equations: devices: 2 devices for a network of 1 pieces",
         "arithmetic: devices: 2 devices for a network of 1 pieces",
+        "equations: devices: 2 devices for a network of 1 pieces",
         "fno: devices: complex parameters",
         "functions: devices: 2 devices for a network of 1 pieces",
         "indexed: devices: 2 devices for a network of 1 pieces",
