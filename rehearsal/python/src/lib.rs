@@ -52,6 +52,7 @@ const BOOT: &[(&str, &str)] = modules![
 const VALUES: &[(&str, &str)] = modules![
     "values/__init__",
     "values/branches",
+    "values/counted",
     "values/kernels",
     "values/known",
     "values/nonzero",
