@@ -4,6 +4,7 @@ import fake_tensors as fake
 import pytest
 
 from _vramlab_rehearsal.values import known as known_module
+from _vramlab_rehearsal.values import short
 from _vramlab_rehearsal.values.values import Values
 
 
@@ -37,7 +38,7 @@ def test_a_tensor_of_a_list_of_numbers_is_known(values, name):
 
 
 def test_a_tensor_made_while_a_graph_is_recorded_is_not_known(values, monkeypatch):
-    monkeypatch.setattr(values, "is_captured", lambda: True)
+    monkeypatch.setattr(short, "is_captured", lambda _: True)
     monkeypatch.setattr(values, "random_offset", lambda name="": None)
     assert contents(values, values.call(made, "tensor", ([300],), {"device": "cuda"})) is None
 
@@ -67,3 +68,11 @@ def test_an_operator_that_the_host_refuses_leaves_nothing_known(values):
     one = known(values, 1, 2)
     values.call(refuse, "add_", (one, 5), {})
     assert contents(values, one) is None
+
+
+def test_a_size_that_is_a_tensor_is_shown_to_the_library(values):
+    one, size = known(values, 1, 2), known(values, 2)
+    shown = values.library.shown = []
+    values.library.vramlab_rehearsal_show = lambda address, *_: shown.append(address)
+    values.call(lambda tensor, *_: tensor, "reshape", (one, size), {})
+    assert values.find(size).address in shown

@@ -11,7 +11,7 @@ import ctypes
 import types
 
 from . import quick, raising
-from .counted import Counted
+from .counted import queue_sizes
 from .known import doubt
 from .operators import (
     ARITHMETIC,
@@ -36,8 +36,9 @@ from .operators import (
     SOUND,
     VIEWS,
 )
+from .put_off import PutOff
 from .reads import READS, SIZED, Reads
-from .short import MADE_OF_NUMBERS, SHORT
+from .short import MADE_OF_NUMBERS, SHORT, number_shortly, shortly
 
 # Operators on unknown operands that are more than run.
 TOLD = frozenset(("__bool__", "item", "__float__", "copy_", *FILLING, *SOUND))
@@ -50,7 +51,7 @@ def is_known_index(index):
     return type(index) in INDICES
 
 
-class Values(Counted):
+class Values(PutOff):
     def __init__(self, torch, library):
         super().__init__(torch, library)
         self.reads = Reads(torch)
@@ -185,9 +186,10 @@ class Values(Counted):
                     self.reused(name, self.tensors((out,), []), hosts)
                 return out
             if not taken and name in MADE_OF_NUMBERS:
-                return self.number_shortly(function, name, args, kwargs)
-            if name in SHORT and on_card and not hosts:
-                return self.shortly(function, name, args, kwargs, on_card, twins, keys)
+                return number_shortly(self, function, name, args, kwargs)
+            # Of other operators a second tensor may be a size, which is read.
+            if name in SHORT and not hosts and (len(on_card) == 1 or (on_card and name in ARITHMETIC)):
+                return shortly(self, function, name, args, kwargs, on_card, twins, keys)
             out = self.known(function, name, args, kwargs, on_card, hosts, twins)
             if self.moved and hosts and name in ("to", "cuda"):
                 self.moved(hosts[0], out)
@@ -232,7 +234,7 @@ class Values(Counted):
         if twins:
             shown = [t for t in on_card if id(t) in twins and twins[id(t)].bytes <= MAX_SHOWN and not twins[id(t)].doubtful]
             self.tell_doubt(name, twins)
-            self.queue_sizes(function, name, args, kwargs, twins)
+            queue_sizes(self, function, name, args, kwargs, twins)
             decided = self.decided(name, args, twins)
         versions = [self.version(tensor) for tensor in held] if held else held
         out = self.with_shown(function, args, kwargs, shown, twins) if shown else function(*args, **kwargs)
@@ -352,7 +354,7 @@ class Values(Counted):
             self.doing.now.missed = 0
             self.tell_doubt(name, twins)
             if on_card and is_small:
-                self.queue_sizes(function, name, args, kwargs, twins)
+                queue_sizes(self, function, name, args, kwargs, twins)
                 # If the result can be computed, it does not matter what the operator's parts read on the card.
                 self.doing.now.quiet = True
             out = self.with_shown(function, args, kwargs, shown, twins)
