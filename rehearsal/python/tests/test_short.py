@@ -71,8 +71,6 @@ def test_an_operator_that_the_host_refuses_leaves_nothing_known(values):
 
 
 def test_a_size_that_is_a_tensor_is_shown_to_the_library(values):
-    one, size = known(values, 1, 2), known(values, 2)
-    shown = values.library.shown = []
-    values.library.vramlab_rehearsal_show = lambda address, *_: shown.append(address)
-    values.call(lambda tensor, *_: tensor, "reshape", (one, size), {})
-    assert values.find(size).address in shown
+    shown = []
+    values.call(lambda *_: shown.extend(values.library.shown), "reshape", (known(values, 1, 2), known(values, 2)), {})
+    assert len(shown) == 2
