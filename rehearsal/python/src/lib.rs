@@ -53,6 +53,7 @@ const BOOT: &[(&str, &str)] = modules![
 const VALUES: &[(&str, &str)] = modules![
     "values/__init__",
     "values/branches",
+    "values/counted",
     "values/kernels",
     "values/known",
     "values/nonzero",

@@ -113,7 +113,7 @@ def install(torch, library=None):
         def __torch_function__(self, function, types, args=(), kwargs=None):
             name = getattr(function, "__name__", "")
             if name in PLAIN or is_compiling():
-                return function(*args, **(kwargs or {}))
+                return function(*args, **kwargs) if kwargs else function(*args)
             return values.call(function, name, args, kwargs or {})
 
     values.mode = Mode()

@@ -26,6 +26,7 @@ class Table:
 
     def __init__(self, torch, shape, rows, blocks, entries, rest):
         self.torch, self.shape, self.rows, self.blocks, self.entries, self.rest = torch, shape, rows, blocks, entries, rest
+        self.positive = None
 
     def dense(self):
         rows, columns = self.shape
@@ -43,7 +44,11 @@ class Table:
 
     def is_positive(self):
         """True if no entry is negative, and the rest is zero."""
-        return self.entries.dtype.is_floating_point and bool((self.entries >= 0).all()) and not bool(self.rest.any())
+        if self.positive is None:
+            # What is not a number is no least entry that is zero or more.
+            is_least = self.entries.dtype.is_floating_point and (not self.entries.numel() or bool(self.entries.amin() >= 0))
+            self.positive = is_least and not bool(self.rest.any())
+        return self.positive
 
     def each_row(self, *tensors):
         """Returns the parts of tensors, beside `rows`, that belong to each row."""

@@ -11,6 +11,7 @@ import ctypes
 import types
 
 from . import quick, raising
+from .counted import queue_sizes
 from .known import doubt
 from .operators import (
     ARITHMETIC,
@@ -35,8 +36,12 @@ from .operators import (
     SOUND,
     VIEWS,
 )
+from .put_off import PutOff
 from .reads import READS, SIZED, Reads
-from .short import MADE_OF_NUMBERS, SHORT, Short
+from .short import MADE_OF_NUMBERS, SHORT, number_shortly, shortly
+
+# Operators on unknown operands that are more than run.
+TOLD = frozenset(("__bool__", "item", "__float__", "copy_", *FILLING, *SOUND))
 
 
 def is_known_index(index):
@@ -46,7 +51,7 @@ def is_known_index(index):
     return type(index) in INDICES
 
 
-class Values(Short):
+class Values(PutOff):
     def __init__(self, torch, library):
         super().__init__(torch, library)
         self.reads = Reads(torch)
@@ -117,7 +122,7 @@ class Values(Short):
     def run(self, function, name, args, kwargs):
         if name in VIEWS and not (name in SIZED_VIEWS and self.has_sizes(args)):
             return function(*args, **kwargs)
-        if name == "__getitem__" and args[0].is_cuda and all(map(is_known_index, args[1] if type(args[1]) is tuple else args[1:])):
+        if name == "__getitem__" and args[0].is_cuda and (is_known_index(args[1]) if type(args[1]) is not tuple else all(map(is_known_index, args[1]))):
             return function(*args, **kwargs)
         doing = self.doing.now
         # Inside transforms (`vmap`, `grad`) tensors stand for others. Modes would see what is computed here.
@@ -169,16 +174,22 @@ class Values(Short):
                 if copy:
                     return self.passed(function, name, args, kwargs, copy)
             if not are_known:
-                return self.unknown(function, name, args, kwargs, on_card, held, twins)
+                if held or name in TOLD:
+                    return self.unknown(function, name, args, kwargs, on_card, held, twins)
+                out = function(*args, **kwargs)
+                if self.writes.value != self.seen_writes:
+                    self.forget_written()
+                return out
             if hosts and not on_card and not kwargs and name not in MOVING:
                 out = function(*args, **kwargs)
                 if self.reads.carried:
                     self.reused(name, self.tensors((out,), []), hosts)
                 return out
             if not taken and name in MADE_OF_NUMBERS:
-                return self.number_shortly(function, name, args, kwargs)
-            if name in SHORT and on_card and not hosts:
-                return self.shortly(function, name, args, kwargs, on_card, twins, keys)
+                return number_shortly(self, function, name, args, kwargs)
+            # Of other operators a second tensor may be a size, which is read.
+            if name in SHORT and not hosts and (len(on_card) == 1 or (on_card and name in ARITHMETIC)):
+                return shortly(self, function, name, args, kwargs, on_card, twins, keys)
             out = self.known(function, name, args, kwargs, on_card, hosts, twins)
             if self.moved and hosts and name in ("to", "cuda"):
                 self.moved(hosts[0], out)
@@ -223,7 +234,7 @@ class Values(Short):
         if twins:
             shown = [t for t in on_card if id(t) in twins and twins[id(t)].bytes <= MAX_SHOWN and not twins[id(t)].doubtful]
             self.tell_doubt(name, twins)
-            self.queue_sizes(function, name, args, kwargs, twins)
+            queue_sizes(self, function, name, args, kwargs, twins)
             decided = self.decided(name, args, twins)
         versions = [self.version(tensor) for tensor in held] if held else held
         out = self.with_shown(function, args, kwargs, shown, twins) if shown else function(*args, **kwargs)
@@ -343,7 +354,7 @@ class Values(Short):
             self.doing.now.missed = 0
             self.tell_doubt(name, twins)
             if on_card and is_small:
-                self.queue_sizes(function, name, args, kwargs, twins)
+                queue_sizes(self, function, name, args, kwargs, twins)
                 # If the result can be computed, it does not matter what the operator's parts read on the card.
                 self.doing.now.quiet = True
             out = self.with_shown(function, args, kwargs, shown, twins)
@@ -482,37 +493,3 @@ class Values(Short):
         """Keeps a twin that was changed together with its tensor."""
         twin.version, twin.number = self.version(tensor), None
         self.twins[tensor.untyped_storage()._cdata] = twin
-
-    def queue_sizes(self, function, name, args, kwargs, twins):
-        """Queues the numbers that an operator reads from the card to find the size of its result."""
-        if name not in COUNTED:
-            return
-        torch = self.torch
-        try:
-            with self.one_thread, torch._C.DisableTorchFunction(), torch.no_grad():
-                numbers = [int(number) for number in self.sizes(function, name, args, kwargs, twins)]
-        except Exception:  # As in `compute`.
-            return
-        for number in numbers:
-            self.doing.now.told = True
-            self.library.vramlab_rehearsal_queue(number)
-
-    def sizes(self, function, name, args, kwargs, twins):
-        known = [self.view(t, twins[id(t)]) for t in self.tensors([args, *kwargs.values()], []) if id(t) in twins]
-        is_first_known = bool(args) and id(args[0]) in twins
-        if name in ("unique", "_unique2", "unique_consecutive", "unique_dim") and is_first_known:
-            tensor_of = self.twins_of(twins)
-            result = function(*self.replaced(args, tensor_of), **self.replaced(kwargs, tensor_of))
-            result, dim = result[0] if isinstance(result, tuple) else result, kwargs.get("dim")
-            return [result.numel() if dim is None else result.shape[dim]]
-        if name == "bincount" and is_first_known and known[0].numel():
-            return [known[0].min(), known[0].max()]
-        if name == "one_hot" and is_first_known and known[0].numel():
-            return [known[0].max()]
-        if name == "repeat_interleave":
-            # The last tensor says how often each element is repeated. The operator then asks whether one of these
-            # numbers is negative.
-            repeats = self.tensors([args, *kwargs.values()], [])[-1]
-            if id(repeats) in twins and repeats.numel():
-                return [known[-1].sum(), bool((known[-1] >= 0).all())]
-        return []
