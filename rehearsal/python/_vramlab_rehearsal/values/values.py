@@ -146,7 +146,6 @@ class Values(PutOff):
         try:
             # `held`: tensors on the card whose storage has a twin, if only an old one.
             on_card, hosts, held, twins, keys, are_known = [], [], [], {}, [], True
-            # As `held` does it, which this loop would call for every operand.
             strided, of = self.torch.strided, self.twins
             most = 1 << 62 if self.large else LARGE
             for tensor in taken:
@@ -159,11 +158,10 @@ class Values(PutOff):
                 twin = None
                 if of and tensor.layout is strided and tensor.numel() <= most:
                     storage = tensor.untyped_storage()
-                    key = storage._cdata
-                    twin = of.get(key)
+                    twin = of.get(storage._cdata)
                 if twin is not None:
                     held.append(tensor)
-                    keys.append(key)
+                    keys.append(storage._cdata)
                     twin = self.current(tensor, twin, storage)
                 if twin is None:
                     are_known = False
