@@ -146,7 +146,6 @@ class Values(PutOff):
         try:
             # `held`: tensors on the card whose storage has a twin, if only an old one.
             on_card, hosts, held, twins, keys, are_known = [], [], [], {}, [], True
-            # As `held` does it, which this loop would call for every operand.
             strided, of = self.torch.strided, self.twins
             most = 1 << 62 if self.large else LARGE
             for tensor in taken:
@@ -159,46 +158,49 @@ class Values(PutOff):
                 twin = None
                 if of and tensor.layout is strided and tensor.numel() <= most:
                     storage = tensor.untyped_storage()
-                    key = storage._cdata
-                    twin = of.get(key)
+                    twin = of.get(storage._cdata)
                 if twin is not None:
                     held.append(tensor)
-                    keys.append(key)
+                    keys.append(storage._cdata)
                     twin = self.current(tensor, twin, storage)
                 if twin is None:
                     are_known = False
                 else:
                     twins[id(tensor)] = twin
-            if self.reads.carried and hosts:
-                copy = self.reads.on_host(name, hosts, args)
-                if copy:
-                    return self.passed(function, name, args, kwargs, copy)
-            if not are_known:
-                if held or name in TOLD:
-                    return self.unknown(function, name, args, kwargs, on_card, held, twins)
-                out = function(*args, **kwargs)
-                if self.writes.value != self.seen_writes:
-                    self.forget_written()
-                return out
-            if hosts and not on_card and not kwargs and name not in MOVING:
-                out = function(*args, **kwargs)
-                if self.reads.carried:
-                    self.reused(name, self.tensors((out,), []), hosts)
-                return out
-            if not taken and name in MADE_OF_NUMBERS:
-                return number_shortly(self, function, name, args, kwargs)
-            # Of other operators a second tensor may be a size, which is read.
-            if name in SHORT and not hosts and (len(on_card) == 1 or (on_card and name in ARITHMETIC)):
-                return shortly(self, function, name, args, kwargs, on_card, twins, keys)
-            out = self.known(function, name, args, kwargs, on_card, hosts, twins)
-            if self.moved and hosts and name in ("to", "cuda"):
-                self.moved(hosts[0], out)
+            if are_known or held or hosts or name in TOLD:
+                return self.answered(function, name, args, kwargs, on_card, hosts, held, twins, keys, are_known)
+            out = function(*args, **kwargs)
+            if self.writes.value != self.seen_writes:
+                self.forget_written()
             return out
         finally:
             if doing.told:
                 self.library.vramlab_rehearsal_withdraw()
                 doing.told, doing.offered = False, ()
             doing.busy, doing.operator, doing.quiet = False, "", False
+
+    def answered(self, function, name, args, kwargs, on_card, hosts, held, twins, keys, are_known):
+        """Runs an operator that may say something about contents."""
+        if self.reads.carried and hosts:
+            copy = self.reads.on_host(name, hosts, args)
+            if copy:
+                return self.passed(function, name, args, kwargs, copy)
+        if not are_known:
+            return self.unknown(function, name, args, kwargs, on_card, held, twins)
+        if hosts and not on_card and not kwargs and name not in MOVING:
+            out = function(*args, **kwargs)
+            if self.reads.carried:
+                self.reused(name, self.tensors((out,), []), hosts)
+            return out
+        if not (on_card or hosts) and name in MADE_OF_NUMBERS:
+            return number_shortly(self, function, name, args, kwargs)
+        # Of other operators a second tensor may be a size, which is read.
+        if name in SHORT and not hosts and (len(on_card) == 1 or (on_card and name in ARITHMETIC)):
+            return shortly(self, function, name, args, kwargs, on_card, twins, keys)
+        out = self.known(function, name, args, kwargs, on_card, hosts, twins)
+        if self.moved and hosts and name in ("to", "cuda"):
+            self.moved(hosts[0], out)
+        return out
 
     def has_sizes(self, args):
         """True if a size among the arguments of a view is a tensor, whose number PyTorch reads."""
