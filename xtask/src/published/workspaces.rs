@@ -13,8 +13,13 @@ const MEASURED: &str = "benches/results/2026-11-26-h100-cudnn-workspaces.json";
 const ASKED: &str = "benches/results/2026-11-29-h100-cudnn-asked.json";
 
 /// Where an answer is from, in the order of the file.
-const SOURCES: [&str; 5] =
-    ["nobody was asked", "cuDNN", "cuDNN, but for cuBLASLt's part", "cuDNN, of an engine of this capability alone", "PyTorch's own kernel"];
+const SOURCES: [&str; 5] = [
+    "nobody was asked",
+    "cuDNN",
+    "cuDNN, but for cuBLASLt's part",
+    "cuDNN, of an engine of this capability alone",
+    "PyTorch's own kernel",
+];
 
 /// Sources whose workspaces may differ on a card.
 const IN_A_RANGE: [usize; 2] = [2, 3];
@@ -53,7 +58,8 @@ pub fn workspaces(root: &Path) -> anyhow::Result<Vec<Workspace>> {
     let read = |path: &str| -> anyhow::Result<Value> { Ok(serde_json::from_slice(&std::fs::read(root.join(path))?)?) };
     let (measured, asked) = (read(MEASURED)?, read(ASKED)?);
     ensure!(MEASURED.ends_with(asked["measured"].as_str().unwrap_or("?")), "{ASKED} is of another file");
-    let columns: Vec<&str> = measured["columns"].as_array().context("columns")?.iter().filter_map(Value::as_str).collect();
+    let columns: Vec<&str> =
+        measured["columns"].as_array().context("columns")?.iter().filter_map(Value::as_str).collect();
     let rows = |of: &Value| of["rows"].as_array().cloned().context("rows");
     let (card, answers) = (rows(&measured)?, rows(&asked)?);
     ensure!(card.len() == answers.len(), "{ASKED} has other rows");
@@ -87,7 +93,10 @@ pub(super) fn write(out: &mut String, root: &Path) -> anyhow::Result<()> {
         found.len(),
         found.len() - near
     )?;
-    writeln!(out, "| named by | figures | equal | within 512 bytes | within 10 MiB | farthest, bytes |\n|---|---|---|---|---|---|")?;
+    writeln!(
+        out,
+        "| named by | figures | equal | within 512 bytes | within 10 MiB | farthest, bytes |\n|---|---|---|---|---|---|"
+    )?;
     let mut row = |name: &str, of: &[Workspace]| {
         let [equal, near, far] = within(of);
         let most = of.iter().map(Workspace::off_by).max().unwrap_or(0);
