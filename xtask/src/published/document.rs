@@ -159,6 +159,21 @@ fn known_of_outside(root: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(text.lines().skip(1).filter_map(of).collect())
 }
 
+/// Rows that are outside of their intervals.
+fn write_outside(out: &mut String, judged: &[Judged<'_>], known: &BTreeMap<String, String>) -> std::fmt::Result {
+    writeln!(
+        out,
+        "\n## Outside their interval\n\n| row | published | lower | expected | upper | | what is known |\n|---|---|---|---|---|---|---|"
+    )?;
+    for one in judged.iter().filter(|one| one.place() != "inside") {
+        let [lower, expected, upper] = one.figures;
+        let Row { id, published, .. } = one.row;
+        let why = known.get(id.as_str()).map_or(NOTHING, String::as_str);
+        writeln!(out, "| {id} | {published:.0} | {lower:.0} | {expected:.0} | {upper:.0} | {} | {why} |", one.place())?;
+    }
+    Ok(())
+}
+
 /// Percent from what was expected beyond which a row inside of its interval is listed.
 const FAR: f64 = 5.0;
 
@@ -217,17 +232,8 @@ pub fn document(root: &Path) -> anyhow::Result<String> {
     sums(&mut out, "release", &judged, |row| &row.release)?;
     halves::write(&mut out, &needed(&judged))?;
     write_ran_out(&mut out, &judged)?;
-    writeln!(
-        out,
-        "\n## Outside their interval\n\n| row | published | lower | expected | upper | | what is known |\n|---|---|---|---|---|---|---|"
-    )?;
     let known = known_of_outside(root)?;
-    for one in judged.iter().filter(|one| one.place() != "inside") {
-        let [lower, expected, upper] = one.figures;
-        let Row { id, published, .. } = one.row;
-        let why = known.get(id.as_str()).map_or(NOTHING, String::as_str);
-        writeln!(out, "| {id} | {published:.0} | {lower:.0} | {expected:.0} | {upper:.0} | {} | {why} |", one.place())?;
-    }
+    write_outside(&mut out, &judged, &known)?;
     write_far(&mut out, &judged, &known)?;
     workspaces::write(&mut out, root)?;
     write_left_out(&mut out, root)?;
