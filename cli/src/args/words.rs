@@ -5,6 +5,7 @@ use clap::ArgMatches;
 use crate::exit::Failure;
 
 /// Reason why the words do not make a command.
+#[derive(Debug)]
 pub(crate) enum Refusal {
     /// Clap's error; also help and version.
     Clap(clap::Error),

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value, json};
 
-use crate::common::vramlab;
+use crate::common::NO_PACKAGES;
 
 const NETWORK: &str = r#"{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 96,
     "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 512, "max_position_embeddings": 256, "torch_dtype": "bfloat16"}"#;
@@ -38,7 +38,8 @@ fn folder() -> tempfile::TempDir {
 
 /// The program in a folder, without answers of cuDNN that were kept.
 fn program(folder: &Path) -> Command {
-    let mut command = vramlab();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));
+    command.env("VIRTUAL_ENV", NO_PACKAGES).env_remove("PYTHONPATH").env("VRAMLAB_ONLY_BUILT_IN", "1");
     command.current_dir(folder).env("XDG_CACHE_HOME", folder.join("cache"));
     command
 }
@@ -96,7 +97,7 @@ fn by_python(folder: &Path, network: &str, fields: &Map<String, Value>, library:
     let mut command = Command::new("python3");
     // As `program`.
     command.current_dir(folder).env("XDG_CACHE_HOME", folder.join("cache")).env("VRAMLAB_ONLY_BUILT_IN", "1");
-    command.env("VIRTUAL_ENV", crate::common::NO_PACKAGES).env("VRAMLAB_BINARY", env!("CARGO_BIN_EXE_vramlab"));
+    command.env("VIRTUAL_ENV", NO_PACKAGES).env("VRAMLAB_BINARY", env!("CARGO_BIN_EXE_vramlab"));
     command.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/../python")).env("PYTHONDONTWRITEBYTECODE", "1");
     command.env_remove("VRAMLAB_LIBRARY");
     if let Some(path) = library {
