@@ -201,7 +201,7 @@ mod tests {
             point(14, true, rehearsal(true, 900, "")),
             point(15, true, rehearsal(false, 900, "fragmented")),
         ];
-        let largest = LargestValue { value: Some(14), verified: true, in_words: String::new() };
+        let largest = LargestValue { value: Some(14), perhaps: None, verified: true, in_words: String::new() };
         let parameters = vec!["batch".into()];
         RehearsalScanResult { parameters, points, largest: Some(largest), ..RehearsalScanResult::default() }
     }
