@@ -117,7 +117,8 @@ fn the_driver_is_told_the_flags() {
     let ran = played.predict("", &flags);
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
     let request: Value = serde_json::from_slice(&fs::read(seen.path()).unwrap()).unwrap();
-    let expected = json!({ "batch": 4, "sequence": 128, "optimizer": "sgd", "checkpoint": "blocks", "mode": "plan" });
+    let sgd = ["torch.optim.SGD", "lr=1e-3"];
+    let expected = json!({ "batch": 4, "sequence": 128, "optimizer": sgd, "checkpoint": "blocks", "mode": "plan" });
     expected.as_object().unwrap().iter().for_each(|(name, value)| assert_eq!(&request[name], value, "{name}"));
 }
 

@@ -36,7 +36,7 @@ const COMMANDS: [(&[&str], &str); 22] = [
     (&["train", "--model", "mlp", "--devices", "meta:0,meta:1", "--steps", "2"], "at the peak"),
     (&["train", "--model", "mlp", "--data-parallel", "2", "--backend", "meta", "--steps", "2"], "at the peak"),
     (&["snapshot", "show", SNAPSHOT], "cnn_b128_stacks.pickle: 91.14 MiB at the peak"),
-    (&["snapshot", "show", FULL], "mlp_oom_plain.pickle: out of memory, fragmented"),
+    (&["snapshot", "show", FULL], "mlp_oom_plain.pickle: out of memory, free memory was fragmented"),
     (&["snapshot", "diff", SNAPSHOT, OTHER], "MiB allocated: cnn_b128_stacks.pickle"),
     (&["replay", TRACE], "default_mixed: caching reserves"),
     (&["replay", TRACE, "--compare", "all"], "the least"),

@@ -206,13 +206,13 @@ mod tests {
     #[test]
     fn examples_that_are_cut_to_the_longest_that_fits_fit() {
         let longest = plan("24GiB", None).orders[0].longest;
-        let found = plan("40MiB", None);
+        let found = plan("100MiB", None);
         let fitting = found.longest_that_fits.unwrap();
         assert!(fitting < longest, "{fitting}");
         let chance = found.too_long.unwrap();
         assert_eq!((chance.count, chance.marked), (400, 1));
         let cut = lengths().collated(Some(fitting), 1);
-        let spec = gpt("40MiB");
+        let spec = gpt("100MiB");
         let runs = DryRunner::new(&[], &|| false);
         let again =
             LengthsPlanner { runs, spec: &spec, lengths: &cut, batch: 4, packed: None, seed: 0 }.plan().unwrap();

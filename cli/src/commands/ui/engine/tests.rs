@@ -38,7 +38,7 @@ fn a_run_of_several_cards_says_what_each_takes() {
     let small = json!({ "model": "gpt", "batch": 8, "gpu": "rtx4090", "data-parallel": "4", "zero": "2" });
     let found = asked("predict", small.clone());
     let sentence = found["result"]["sentence"].as_str().unwrap_or_else(|| panic!("{found}"));
-    assert!(sentence.starts_with("Yes: ") && sentence.ends_with(", ZeRO-2, each of 4 cards"), "{sentence}");
+    assert!(sentence.starts_with("Yes: ") && sentence.ends_with(", ZeRO-2, on each of 4 cards"), "{sentence}");
     assert!(found["picture"]["moments"]["at"].as_array().unwrap().len() > 100);
     let alone = asked("predict", json!({ "model": "gpt", "batch": 8, "gpu": "rtx4090" }));
     let needs = |found: &Value| found["result"]["needs"]["allocated_bytes"].as_u64().unwrap();
