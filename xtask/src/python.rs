@@ -28,7 +28,7 @@ const UNTYPED: &str = "scripts/mypy.ini";
 
 /// All other Python: what a run of mypy reads, and the folders in which it finds their imports. Several runs, because scripts in different
 /// folders have the same name.
-const GROUPS: [(&[&str], &[&str]); 18] = [
+const GROUPS: [(&[&str], &[&str]); 19] = [
     (
         &[
             "rehearsal/python/_vramlab_rehearsal",
@@ -59,6 +59,7 @@ const GROUPS: [(&[&str], &[&str]); 18] = [
     (&["lab/src/any_model/driver"], &["lab/src/any_model/driver"]),
     (&["lab/src/rehearse/plans.py"], &["lab/src/rehearse"]),
     (&["lab/training/tests/checkpoints"], &["lab/training/tests/checkpoints"]),
+    (&["cli/tests/walks/folder"], &["cli/tests/walks/folder"]),
     (&["scripts/card"], &["scripts/card", "scripts/rehearse"]),
     (&["scripts/export"], &["scripts/export"]),
     (&["scripts/zoo"], &["scripts/zoo", "lab/src/any_model/driver"]),
@@ -83,7 +84,7 @@ const GROUPS: [(&[&str], &[&str]); 18] = [
 const EXPORTS: &str = "scripts/export/anew.py";
 
 /// Files and folders that the tests read.
-const READ: [&str; 15] = [
+const READ: [&str; 16] = [
     "python",
     "action.yml",
     ".github/workflows/test.yml",
@@ -92,6 +93,7 @@ const READ: [&str; 15] = [
     "rehearsal/python",
     "rehearsal/tests",
     "cli/tests/rehearse",
+    "cli/tests/walks/folder",
     "lab/src/any_model/driver",
     "lab/src/rehearse/plans.py",
     "conformance/golden/optimizers.py",

@@ -95,6 +95,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Train(args) => scan::run(invocation, &args.output, &args.page, &args.record, ui),
         Command::Predict(args) => scan::run(invocation, &args.output, &args.page, &args.record, ui),
         Command::Fit(args) => fit::run(args, &invocation.run, ui),
+        Command::Plan(args) if args.lengths.are_given() => planner_lengths::run(args, &invocation.run, ui),
         Command::Plan(args) => planner::run(args, &invocation.run, ui),
         #[cfg(target_os = "linux")]
         Command::Rehearse(args) if !invocation.axes.is_empty() => rehearse_scan::run(invocation, args, ui),

@@ -11,7 +11,7 @@ use lab::step_time::Speed;
 use super::hand_over::Files;
 use super::plan::dry_runner;
 use super::workspaces::Workspaces;
-use super::{cards, hand_over, planner_lengths, speeds, warnings};
+use super::{cards, hand_over, speeds, warnings};
 use crate::args::{PlanArgs, config_text, toml_table};
 use crate::exit::{Code, Failure, Result};
 use crate::output;
@@ -24,9 +24,6 @@ use crate::ui::Ui;
 /// No memory to plan for; settings that cannot work.
 pub(super) fn run(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.page.html))?;
-    if args.lengths.are_given() {
-        return planner_lengths::run(args, spec, ui);
-    }
     check(args, spec)?;
     if let Some(folder) = &args.hand_over {
         hand_over::check(folder)?;

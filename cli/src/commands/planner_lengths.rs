@@ -11,6 +11,7 @@ use super::workspaces::Workspaces;
 use super::{cards, warnings};
 use crate::args::{LengthsArgs, PlanArgs, config_text};
 use crate::exit::{Code, Failure, Result};
+use crate::output;
 use crate::ui::Ui;
 
 /// Reads the lengths, makes the dry runs, and reports.
@@ -18,6 +19,7 @@ use crate::ui::Ui;
 /// # Errors
 /// A file without lengths; a network that does not take them; settings that cannot work.
 pub(super) fn run(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
+    output::check(args.output.destinations().chain(&args.page.html))?;
     check(args, spec)?;
     let LengthsArgs { example_lengths: Some(file), column, pad_to_multiple_of, .. } = &args.lengths else {
         return Err(Failure::usage("--example-lengths: names no file"));

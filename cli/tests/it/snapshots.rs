@@ -358,7 +358,7 @@ fn what_a_recording_lacks_is_told() {
     assert!(text.contains("154 MiB reserved, 113.32 MiB allocated Held at the end"), "{text}");
     assert!(text.contains("The trace has no requests") && !text.contains("at the peak"), "{text}");
     let text = shown("refused_and_went_on");
-    assert!(text.contains("outside of the network, as a batch is made or moved (step 3): 4 TiB"), "{text}");
+    assert!(text.contains("asked for 4 TiB, outside of the network, as a batch is made or moved (step 3)"), "{text}");
     assert!(text.contains("the last of 2 requests that failed. The program went on: 62 allocations follow."), "{text}");
     assert!(text.contains("No setting of the allocator helps"), "{text}");
     let text = shown("limited");

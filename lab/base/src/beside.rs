@@ -137,7 +137,7 @@ const ELSEWHERE: [(&[&str], &str); 5] = [
     (&["gb10", "gb200", "gb300", "gh200", "b300", "spark", "dgx"], "an NVIDIA card that no public figure was found of"),
 ];
 
-/// What is said of a device that is no card here, if its name shows what it is.
+/// What is said of a device that is not a card here, if its name shows what it is.
 pub fn not_known(name: &str) -> Option<String> {
     let letters: String = name.to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
     let begins = |names: &[&str]| names.iter().any(|begin| letters.starts_with(begin));

@@ -174,16 +174,13 @@ impl Lora {
             }
             LoraTarget::Pattern(text) => Some(text.as_str()),
         };
-        match missing {
-            Some(name) => {
-                return Err(Error::usage(
-                    "lora-target",
-                    format!(
-                        "{name}: vramlab puts adapters on linear layers, and none is called so; a rehearsal of the script has those of embeddings and convolutions (vramlab predict train.py)"
-                    ),
-                ));
-            }
-            None => {}
+        if let Some(name) = missing {
+            return Err(Error::usage(
+                "lora-target",
+                format!(
+                    "{name}: vramlab puts adapters on linear layers, and none is called so; a rehearsal of the script has those of embeddings and convolutions (vramlab predict train.py)"
+                ),
+            ));
         }
         let copied = || parameters.iter().filter_map(|parameter| parameter.path().split_once(SAVED));
         match self.saved.iter().find(|name| !copied().any(|(module, _)| is_named(module, name))) {

@@ -55,7 +55,7 @@ impl Function for RmsNorm {
         let grad = grad.contiguous()?;
         let (weight, columns) = (saved.get(1)?, rows(&grad)[1]);
         let of_weight = needs.input(1).then(|| {
-            let card = grad.device().profile().multiprocessors.map_or(1, |card| usize::from(card.count));
+            let card = grad.device().profile().multiprocessors.map_or(1, |card| card.count);
             let parts = Array::empty(grad.device(), &[card, columns], DType::F32)?;
             let sum = context::within("sum", || parts.reduce(ReduceOp::Sum, &[0], false))?;
             let narrow = sum.dtype() != weight.dtype();

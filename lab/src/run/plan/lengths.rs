@@ -195,7 +195,8 @@ mod tests {
         let found = plan("24GiB", Some(512));
         assert_eq!((found.orders.len(), found.longest_that_fits.is_some(), found.too_long), (6, true, None));
         let peaks: Vec<u64> = found.orders[..5].iter().map(|run| run.figures.allocated_bytes).collect();
-        assert!(peaks.iter().all(|peak| *peak == peaks[0]), "{peaks:?}");
+        // With the longest batch first nothing of a step before is held at the peak.
+        assert!(peaks[1] == peaks[3] && peaks.iter().all(|peak| *peak >= peaks[1]), "{peaks:?}");
         let padding = |order| found.orders.iter().find(|run| run.order == order).unwrap().padding;
         assert!(padding(Some(Order::Grouped)) < padding(Some(Order::Shuffled)));
         assert!(padding(None) < padding(Some(Order::Shuffled)));
@@ -206,13 +207,13 @@ mod tests {
     #[test]
     fn examples_that_are_cut_to_the_longest_that_fits_fit() {
         let longest = plan("24GiB", None).orders[0].longest;
-        let found = plan("100MiB", None);
+        let found = plan("120MiB", None);
         let fitting = found.longest_that_fits.unwrap();
         assert!(fitting < longest, "{fitting}");
         let chance = found.too_long.unwrap();
         assert_eq!((chance.count, chance.marked), (400, 1));
         let cut = lengths().collated(Some(fitting), 1);
-        let spec = gpt("100MiB");
+        let spec = gpt("120MiB");
         let runs = DryRunner::new(&[], &|| false);
         let again =
             LengthsPlanner { runs, spec: &spec, lengths: &cut, batch: 4, packed: None, seed: 0 }.plan().unwrap();

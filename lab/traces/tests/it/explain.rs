@@ -132,7 +132,7 @@ fn a_verdict_rests_on_no_figure_that_is_not_there() {
     let much = "CUDA out of memory. Tried to allocate 20.00 GiB (GPU 0; 23.69 GiB total capacity; 8.49 GiB already allocated; 1.00 GiB free;";
     let much = explain(much).unwrap();
     assert_eq!(much.verdict, Some(Verdict::Full));
-    assert!(much.reason.contains("at most 14.20 GiB unallocated"), "{}", much.reason);
+    assert!(much.reason.contains("at most 14.20 GiB cached by PyTorch"), "{}", much.reason);
 }
 
 #[test]
