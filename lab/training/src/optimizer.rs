@@ -475,8 +475,7 @@ impl OptimizerSettings {
 
     /// Muon of matrices, and AdamW of the rest, if there is any.
     fn muon(&self, parameters: Vec<Parameter>) -> Result<Groups> {
-        let (matrices, others): (Vec<Parameter>, Vec<Parameter>) =
-            parameters.into_iter().partition(|parameter| is_of_muon(parameter));
+        let (matrices, others): (Vec<Parameter>, Vec<Parameter>) = parameters.into_iter().partition(is_of_muon);
         let weight_decay = self.weight_decay.unwrap_or(self.kind.weight_decay());
         let options = MuonOptions { lr: self.lr, weight_decay, ..MuonOptions::default() };
         let mut groups: Vec<Box<dyn Optimizer>> = Vec::new();

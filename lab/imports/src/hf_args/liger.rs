@@ -18,7 +18,7 @@ const RECORDED: [&str; 6] = ["gemma", "llama", "mistral", "phi3", "qwen2", "qwen
 /// Replaces what was found of these keys by the field `liger`, if the network has recorded kernels. Returns true if it did.
 pub(crate) fn with_liger(keys: &Map<String, Value>, config: Option<Configuration<'_>>, found: &mut HfArgs) -> bool {
     let on = |name: &&str| keys.get(*name).is_some_and(is_on);
-    let asked = WHOLE.iter().any(|name| on(name)) || PARTS.iter().all(|name| on(name));
+    let asked = WHOLE.iter().any(on) || PARTS.iter().all(on);
     let recorded = config.and_then(|config| model_type(&config)).is_some_and(|kind| RECORDED.contains(&&*kind));
     let others = ["zero", "modules-to-save", "packing"].iter().any(|field| found.fields.contains_key(*field));
     let precision = found.fields.get("precision").and_then(Value::as_str);
