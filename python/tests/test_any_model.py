@@ -19,7 +19,7 @@ from vramlab_driver.plan import Plan, Refused  # type: ignore[import-not-found] 
 OPTIONS: dict[str, Any] = {
     "batch": 2,
     "steps": 3,
-    "optimizer": "adamw",
+    "optimizer": ["torch.optim.AdamW", "lr=1e-4"],
     "optimizer_impl": None,
     "precision": None,
     "accumulate": None,
@@ -250,8 +250,10 @@ class Programs(unittest.TestCase):
             compile(text, "program.py", "exec")
             self.assertIn("optimizer.step" if "clip" not in change else "scaler.step(optimizer)", text)
         self.assertIn("for _ in range(4):", program.write(plan, {**OPTIONS, "accumulate": 4}))
-        for optimizer in program.OPTIMIZERS:
-            self.assertIn(program.OPTIMIZERS[optimizer][0], program.write(plan, {**OPTIONS, "optimizer": optimizer}))
+        for kind, library in (("torch.optim.SGD", "torch"), ("bitsandbytes.optim.AdamW8bit", "bitsandbytes"), ("transformers.Adafactor", "transformers")):
+            text = program.write(plan, {**OPTIONS, "optimizer": [kind, "lr=1e-3"]})
+            self.assertIn("optimizer = %s((p for p in model.parameters() if p.requires_grad), lr=1e-3)" % kind, text)
+            self.assertIn("import %s\n" % library, text)
 
     def phases(self, plan: Any, is_decoded: bool = False, **options: Any) -> str:
         plan.build = ["return None"]
