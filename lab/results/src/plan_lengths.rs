@@ -38,8 +38,8 @@ pub struct LengthsPlanResult {
     pub longest_that_fits: Option<usize>,
     /// Examples that are longer than that; null without a limit.
     pub too_long: Option<usize>,
-    /// The batch of a shuffled epoch, counted from 1, by which the chance of a longer one is 5, 50 and 95 %. Empty if all batches fit; null if an epoch does
-    /// not reach the chance.
+    /// The batch of a shuffled epoch, counted from 1, by which the chance of a longer one is 5, 50 and 95 %. Null if an epoch does not reach the chance.
+    /// The list is empty if all batches fit.
     pub too_long_by: Vec<Option<usize>>,
     /// Orders of the examples, shuffled first.
     pub orders: Vec<LengthOrder>,
