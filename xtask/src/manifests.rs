@@ -47,7 +47,9 @@ struct Rule {
 }
 
 const RULES: &[Rule] = &[
-    Rule { package: "memcore", normal: &[], dev: &[] },
+    // Sizes that were measured, and nothing else.
+    Rule { package: "cudnn-sizes", normal: &[], dev: &[] },
+    Rule { package: "memcore", normal: &["cudnn-sizes"], dev: &[] },
     Rule { package: "conformance", normal: &["memcore"], dev: &[] },
     Rule { package: "portable-kernels", normal: &["memcore"], dev: &[] },
     Rule {
@@ -104,7 +106,7 @@ const RULES: &[Rule] = &[
     Rule { package: "rehearsal-python", normal: &[], dev: &[] },
     // It is loaded into other people's processes, so it depends on no other crate of this project that computes, and no other crate
     // depends on it.
-    Rule { package: "rehearsal", normal: &["rehearsal-python"], dev: &[] },
+    Rule { package: "rehearsal", normal: &["cudnn-sizes", "rehearsal-python"], dev: &[] },
     Rule { package: "xtask", normal: &["base"], dev: &[] },
     // Outside the workspace, which changes nothing: it feeds files to their readers, and what these readers return to the core.
     Rule { package: "fuzz", normal: &["memcore", "lab", "cli"], dev: &[] },

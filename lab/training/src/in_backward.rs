@@ -42,8 +42,8 @@ impl InBackward {
         Ok(Self { each, parameters, zero_grad_name })
     }
 
-    /// What `look` finds in the optimizer of the parameter at `index`.
-    fn of<T>(&self, index: usize, look: impl FnOnce(&mut dyn Optimizer) -> T) -> Option<T> {
+    /// Result of `look` at the optimizer of the parameter at `index`; `None` if that is not trained.
+    fn with_optimizer<T>(&self, index: usize, look: impl FnOnce(&mut dyn Optimizer) -> T) -> Option<T> {
         let (_, optimizer) = self.each.iter().find(|(place, _)| *place == index)?;
         Some(look(&mut **optimizer.lock().unwrap_or_else(PoisonError::into_inner)))
     }
@@ -63,11 +63,11 @@ impl Optimizer for InBackward {
     }
 
     fn state(&self, index: usize) -> Option<ParameterState> {
-        self.of(index, |optimizer| optimizer.state(0))?
+        self.with_optimizer(index, |optimizer| optimizer.state(0))?
     }
 
     fn make_state(&mut self, index: usize, steps: i32) -> Result<Option<ParameterState>> {
-        self.of(index, |optimizer| optimizer.make_state(0, steps)).unwrap_or(Ok(None))
+        self.with_optimizer(index, |optimizer| optimizer.make_state(0, steps)).unwrap_or(Ok(None))
     }
 
     fn parameters(&self) -> &[Parameter] {

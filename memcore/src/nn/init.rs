@@ -1,10 +1,12 @@
 //! Creation of parameters: their device and type, their paths, which are trained, which layers have adapters.
 
+mod created;
+
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
-use super::converted::{Converted, Untrained};
+use super::converted::Converted;
 use super::flats::Flats;
 use super::parameter::{Copied, Fill, Parameter, write_f32};
 use super::quantized::{Quantization, QuantizedWeight};
@@ -231,19 +233,6 @@ impl Init {
         self.quantizations.as_ref().and_then(|quantization| quantization(&self.path))
     }
 
-    /// Everything that was created, for the same model in another type.
-    #[doc(hidden)]
-    pub fn into_converted(self) -> Converted {
-        let shared = &self.shared;
-        Converted {
-            parameters: shared.parameters.take(),
-            buffers: shared.buffers.take(),
-            constants: shared.constants.take(),
-            plain: shared.plain.take(),
-            quantized: shared.quantized.take(),
-        }
-    }
-
     /// Creates the weight of a quantized layer by `make`, or takes that of the existing model; with it comes the parameter `weight`, its packed values.
     pub(super) fn quantized(
         &self,
@@ -306,24 +295,12 @@ impl Init {
         slot
     }
 
-    /// The variables created so far.
-    #[doc(hidden)]
-    pub fn variables(&self) -> Vec<VariableSlot> {
-        self.shared.variables.borrow().clone()
-    }
-
     /// Creates a list of the script around the model.
     #[doc(hidden)]
     pub fn list(&self) -> ListSlot {
         let list = ListSlot::default();
         self.shared.lists.borrow_mut().push(list.clone());
         list
-    }
-
-    /// The lists created so far.
-    #[doc(hidden)]
-    pub fn lists(&self) -> Vec<ListSlot> {
-        self.shared.lists.borrow().clone()
     }
 
     /// Creates a parameter `name` of these sizes: of a module that is copied two, of which the second is returned.
@@ -384,12 +361,6 @@ impl Init {
         let copy = Parameter::new(original.path(), array);
         self.shared.copies.borrow_mut().push(Copied { original: original.clone(), copy: copy.clone() });
         Ok(copy)
-    }
-
-    /// Parameters that exist on two devices, so far.
-    #[doc(hidden)]
-    pub fn copies(&self) -> Vec<Copied> {
-        self.shared.copies.borrow().clone()
     }
 
     /// Creates a tensor `name` that is part of the model but not trained, filled with one value.
@@ -453,40 +424,11 @@ impl Init {
         Ok(array)
     }
 
-    /// The tensors of the model that are not trained.
-    #[doc(hidden)]
-    pub fn untrained(&self) -> Untrained {
-        let buffers = self.shared.buffers.borrow();
-        let constants = self.shared.constants.borrow();
-        let all = buffers.iter().map(|(_, array)| array).chain(constants.iter());
-        let (frozen, held): (Vec<&Array>, Vec<&Array>) =
-            all.partition(|array| array.storage().category() == Category::Parameter);
-        let sizes = |arrays: Vec<&Array>| arrays.into_iter().map(|array| (array.numel(), array.dtype())).collect();
-        let (frozen, mut buffers): (Vec<_>, Vec<_>) = (sizes(frozen), sizes(held));
-        buffers.extend(self.shared.plain.borrow().iter().map(|array| (array.numel(), array.dtype())));
-        Untrained { frozen, buffers }
-    }
-
     /// Puts a tensor that is not trained in channels-last.
     fn last(&self, before: Array) -> Result<Array> {
         let _op = context::op("to>_to_copy");
         let category = before.storage().category();
         Ok(before.to_channels_last()?.with_category(category))
-    }
-
-    /// All parameters created so far, in order.
-    pub fn parameters(&self) -> Vec<Parameter> {
-        self.shared.parameters.borrow().clone()
-    }
-
-    /// All buffers created so far, in order, with their paths.
-    pub fn buffers(&self) -> Vec<(String, Array)> {
-        self.shared.buffers.borrow().clone()
-    }
-
-    /// All constants created so far, in order.
-    pub fn constants(&self) -> Vec<Array> {
-        self.shared.constants.borrow().clone()
     }
 
     fn fill(&self, array: &Array, fill: Fill) -> Result<()> {

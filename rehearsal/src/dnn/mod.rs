@@ -8,7 +8,6 @@ mod library;
 mod made_up;
 mod properties;
 mod recurrent;
-mod recurrent_sizes;
 
 use std::ffi::c_int;
 

@@ -1,13 +1,14 @@
 //! Descriptors of tensors and of recurrent networks. The sizes of the weights follow from the description.
 //!
 //! Weights are stored layer by layer; a layer has the matrices of the input, of the state, and of the projection. All
-//! biases follow. Reserve and workspace are as large as on a card on which they were measured (`recurrent_sizes.rs`).
+//! biases follow. Reserve and workspace are as large as on a card on which they were measured (`cudnn-sizes`).
 
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use super::recurrent_sizes::{Algorithm, Sizes};
+use cudnn_sizes::{Algorithm, Sizes};
+
 use super::{SUCCESS, status};
 use crate::answer::{Answer, Code};
 use crate::argument::{In, Out};

@@ -1,6 +1,5 @@
 //! The rules of the house, each held by a test, as one program.
 
-mod alike;
 mod architecture;
 mod bench_tables;
 mod circles;

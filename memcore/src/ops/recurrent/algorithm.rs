@@ -1,7 +1,8 @@
 //! Which algorithm of cuDNN PyTorch chooses for a recurrent network, and the sizes on which the choice depends.
 
+use cudnn_sizes::{Algorithm, Sizes};
+
 use super::network::{Cell, Recurrent};
-use super::sizes::{Algorithm, Sizes};
 use crate::dtype::DType;
 use crate::profile::Profile;
 

@@ -1,15 +1,15 @@
 //! Recurrent networks as PyTorch runs them with cuDNN. Predicted only: a device that computes takes the composition of operators.
 //!
 //! The allocations are those of `_cudnn_rnn`, `_cudnn_rnn_backward_input` and `_cudnn_rnn_backward_weight` in `aten/src/ATen/native/cudnn/RNN.cpp`, and under
-//! autocast of `_cudnn_rnn_cast_reflatten` in `aten/src/ATen/cudnn/AutocastRNN.cpp`, in their order. How large they are: [`super::sizes`].
+//! autocast of `_cudnn_rnn_cast_reflatten` in `aten/src/ATen/cudnn/AutocastRNN.cpp`, in their order. How large they are: [`cudnn_sizes`].
 
 use std::sync::Arc;
 
+use cudnn_sizes::Sizes;
 use smallvec::{SmallVec, smallvec};
 
 use super::algorithm::{algorithm, sizes};
 use super::network::{Cell, FlatWeights, Recurrent};
-use super::sizes::Sizes;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, autocast_dtype, record, record_many};
 use crate::context;

@@ -5,7 +5,6 @@ pub(in crate::ops) mod cells;
 pub(in crate::ops) mod cudnn;
 pub(in crate::ops) mod layers;
 pub(in crate::ops) mod network;
-pub(in crate::ops) mod sizes;
 
 pub use layers::{gru, gru_cell, lstm, lstm_cell, rnn_relu, rnn_relu_cell, rnn_tanh, rnn_tanh_cell};
 pub use network::{FlatWeights, Recurrent};

@@ -4,12 +4,13 @@
 //! the 9,534 whose algorithm PyTorch may choose are less than 512 bytes away, but for three with a batch of one (0.4 % at most). Networks with a projection were
 //! not measured.
 //!
-//! Predictions (`memcore/src/ops`) and the stand-in for cuDNN (`rehearsal/src/dnn`) have this file alike, because nothing is linked into the stand-in. A test
-//! compares the two.
+//! Predictions (`memcore/src/ops`) and the stand-in for cuDNN (`rehearsal/src/dnn`) use this crate. The stand-in is loaded into other people's processes, so this
+//! crate depends on nothing.
 
 /// How cuDNN computes a network (`cudnnRNNAlgo_t`). Workspaces differ, reserves do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Algorithm {
+pub enum Algorithm {
+    /// `CUDNN_RNN_ALGO_STANDARD`
     #[default]
     Standard,
     /// `CUDNN_RNN_ALGO_PERSIST_STATIC`
@@ -20,22 +21,29 @@ pub(super) enum Algorithm {
 
 /// A network and what it is given.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
+pub struct Sizes {
     /// 1, 3 (GRU) or 4 (LSTM).
-    pub(super) gates: usize,
+    pub gates: usize,
     /// Bytes of an element.
-    pub(super) element: usize,
-    pub(super) is_bfloat16: bool,
-    pub(super) layers: usize,
-    pub(super) directions: usize,
-    pub(super) has_dropout: bool,
-    /// Elements of an input, and of a state.
-    pub(super) inside: usize,
-    pub(super) width: usize,
-    pub(super) steps: usize,
-    pub(super) batch: usize,
+    pub element: usize,
+    /// bfloat16 has one algorithm.
+    pub is_bfloat16: bool,
+    /// Layers, one above the other.
+    pub layers: usize,
+    /// 1, or 2 for a bidirectional network.
+    pub directions: usize,
+    /// Whether dropout stands between layers.
+    pub has_dropout: bool,
+    /// Elements of an input.
+    pub inside: usize,
+    /// Elements of a state.
+    pub width: usize,
+    /// Steps of a sequence.
+    pub steps: usize,
+    /// Sequences at once.
+    pub batch: usize,
     /// Elements of the weights without biases.
-    pub(super) matrices: usize,
+    pub matrices: usize,
 }
 
 /// Bytes of a workspace that cuDNN has for each direction of each layer.
@@ -47,7 +55,8 @@ fn aligned(bytes: usize) -> usize {
 }
 
 impl Sizes {
-    pub(super) fn cells(&self) -> usize {
+    /// Cells: one for each layer and direction.
+    pub fn cells(&self) -> usize {
         self.layers * self.directions
     }
 
@@ -61,7 +70,7 @@ impl Sizes {
     }
 
     /// Bytes that a training forward pass keeps for the backward pass.
-    pub(super) fn reserve(&self) -> usize {
+    pub fn reserve(&self) -> usize {
         let states = self.steps * self.batch * self.width * self.directions;
         let bytes = states * self.element;
         // Gates, and what the cell makes of them.
@@ -76,7 +85,7 @@ impl Sizes {
     }
 
     /// Bytes of workspace: of a forward pass and, in training, of the backward pass if that takes more.
-    pub(super) fn workspace(&self, algorithm: Algorithm, training: bool) -> usize {
+    pub fn workspace(&self, algorithm: Algorithm, training: bool) -> usize {
         // bfloat16 has one algorithm.
         let algorithm = if self.is_bfloat16 { Algorithm::Standard } else { algorithm };
         let standard = algorithm == Algorithm::Standard;
