@@ -70,7 +70,7 @@ pub struct PlannedResult {
     /// True if it surely fits, false if it surely does not, null if that is in doubt.
     pub fits: Option<bool>,
     /// What its process takes on the card.
-    #[serde(default)]
+    #[serde(flatten)]
     pub on_card: OnCard,
     /// Its changes, with the figures of their dry run and the command that repeats it.
     pub changes: Try,
