@@ -64,9 +64,20 @@ pub(crate) fn used() -> Answer<usize> {
 
 /// Makes a card's context, which takes memory.
 pub(crate) fn activate(card: usize) {
-    if !ACTIVE[card].swap(true, Ordering::Relaxed) && !shared::charge(card, settings().context_bytes) {
+    if ACTIVE[card].swap(true, Ordering::Relaxed) {
+        return;
+    }
+    if !shared::charge(card, settings().context_bytes) {
         crate::log::once("context_does_not_fit", &card.to_string());
     }
+    if loads_all_modules() {
+        crate::log::once("all_modules", "CUDA_MODULE_LOADING");
+    }
+}
+
+/// True if the environment asks for all modules at once. PyTorch sets the variable to `LAZY` unless it is set.
+pub(crate) fn loads_all_modules() -> bool {
+    std::env::var_os("CUDA_MODULE_LOADING").is_some_and(|mode| mode == "EAGER")
 }
 
 /// True if this process has used a card.

@@ -1,12 +1,17 @@
 #!/bin/sh
 # Asks the card of this machine everything that is asked of a card, within ten minutes.
 #
-#   scripts/card/all.sh RESULTS BIN PEERS [OLD]
+#   [LISTS="proof networks predicted"] [PUBLIC=FOLDER] scripts/card/all.sh RESULTS BIN PEERS [OLD]
 #
+# LISTS are those of trainings.py, and PUBLIC has checkouts of public scripts. Without a card it ends at once with code 3.
 # BIN has conformance-cuda, bench-kernels and peer-vramlab (scripts/gpu-check.sh pack makes them), PEERS has peer_torch.py and peer_torch_tuned.py, OLD has
 # the bench-kernels to compare with. First, side by side, what is not timed: trainings, cuDNN's workspaces, snapshots, the conformance suite, and PyTorch's
 # compiler. Then, one after the other, what is: kernels, steps, contexts. RESULTS gets a file for each; a part that takes longer than its share is ended.
 set -u
+if ! nvidia-smi >/dev/null 2>&1; then
+    echo "this machine has no NVIDIA card: nvidia-smi does not start" >&2
+    exit 3
+fi
 results=$1 bin=$2 peers=$3 old=${4:-}
 card=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$results"
@@ -16,6 +21,8 @@ found='import glob, site
 print(":".join(sorted({path.rsplit("/", 1)[0] for packages in site.getsitepackages() for name in ("libnvrtc.so.1*", "libcublasLt.so.1*", "libcudnn.so.9") for path in glob.glob(packages + "/nvidia/*/lib/" + name)})))'
 libraries=$(python3 -c "$found")
 ours="env LD_LIBRARY_PATH=$libraries REQUIRE_DEVICE=cuda"
+lists=$(printf -- ' --list %s' ${LISTS:-proof networks predicted})
+[ -z "${PUBLIC:-}" ] || lists="$lists --list public --public $PUBLIC"
 begin=$(date +%s)
 
 # A part: its seconds at most, its name, its command.
@@ -28,10 +35,11 @@ part() {
 
 nvidia-smi >"$results/nvidia-smi.log" 2>&1
 tail -n 12 "$results/nvidia-smi.log"
-part 215 trainings python3 "$card/trainings.py" record "$results/predicted.json.gz" --list predicted --jobs 5 --seconds 150 &
+part 215 trainings python3 "$card/trainings.py" record "$results/trainings.json.gz" $lists --jobs 5 --seconds 150 &
 for share in 1 2 3 4; do
     part 215 "workspaces-$share" python3 "$card/workspaces.py" "$results/workspaces-$share.json" --seconds 170 --share "$share/4" --tables "$card/../../lab/src/run/workspaces/tables" &
 done
+part 215 workspaces-modes python3 "$card/workspaces.py" "$results/workspaces-modes.json" --seconds 100 --modes deterministic,benchmark --types float32,bfloat16,float16 resnet50 48 mobilenet_v2 31 densenet121 24 convnext_tiny 17 &
 part 170 conformance $ours "$bin/conformance-cuda" --quiet &
 part 170 conformance-own-attention $ours VRAMLAB_CUDNN=0 "$bin/conformance-cuda" --quiet attention &
 part 170 conformance-cudnn-attention $ours VRAMLAB_CUDNN=first "$bin/conformance-cuda" --quiet attention &

@@ -77,6 +77,9 @@ enum Chore {
         /// Fit the bands and make the document, and ask nobody.
         #[arg(long)]
         fit: bool,
+        /// Ask about some rows, and fail if an answer has changed.
+        #[arg(long, conflicts_with_all = ["fit", "exports", "python"])]
+        sample: bool,
         /// The program.
         #[arg(long, default_value = "target/debug/vramlab")]
         program: PathBuf,
@@ -105,6 +108,11 @@ fn main() -> ExitCode {
         Chore::Wheel(args) => repository_root().and_then(|root| dist::wheel(&root, &args)),
         Chore::BenchTables => repository_root().and_then(|root| measure::tables(&root)),
         Chore::Published { fit: true, .. } => repository_root().and_then(|root| xtask::published::write(&root)),
+        Chore::Published { sample: true, program, .. } => repository_root().and_then(|root| {
+            let asked = xtask::published::sample(&root, &root.join(program))?;
+            println!("{asked} answers are as before");
+            Ok(())
+        }),
         Chore::Published { program, exports, python, .. } => repository_root()
             .and_then(|root| xtask::published::run(&root, &root.join(program), exports.as_deref(), python.as_deref())),
         Chore::Json => repository_root().and_then(|root| {

@@ -59,6 +59,43 @@ pub fn run(root: &Path, program: &Path, exports: Option<&Path>, python: Option<&
     }
 }
 
+/// One of so many perceptrons is in a sample; there are hundreds.
+const SAMPLED: usize = 20;
+
+/// Asks the program about a sample of the rows, of those that need no file from elsewhere and no PyTorch, and compares the answers with those that are kept. Returns how
+/// many it asked about.
+///
+/// # Errors
+/// An answer that is another than the kept one; files that cannot be read or written; a program that does not start.
+pub fn sample(root: &Path, program: &Path) -> anyhow::Result<usize> {
+    let (rows, known) = (rows(root)?, answers(root)?);
+    let folder = root.join("target/published");
+    std::fs::create_dir_all(&folder)?;
+    let asking = Asking { root, program, exports: None, python: None, folder };
+    let perceptrons = rows.iter().filter(|row| row.how.starts_with("mlp ")).step_by(SAMPLED);
+    let others = rows.iter().filter(|row| row.how.starts_with("config ") || row.how.starts_with("predict "));
+    let (mut asked, mut differing) = (0, Vec::new());
+    for row in perceptrons.chain(others) {
+        let Some(said) = asking.ask(row).with_context(|| row.id.clone())? else { continue };
+        asked += 1;
+        if known.get(&row.id) != Some(&said) {
+            differing.push(format!(
+                "{}now: {}",
+                known.get(&row.id).map_or("\n".into(), |kept| line(&row.id, kept)),
+                line("", &said)
+            ));
+        }
+    }
+    match &differing[..] {
+        [] => Ok(asked),
+        _ => bail!(
+            "{} of {asked} answers differ from {FOLDER}/answers.tsv: `cargo xtask published`\n{}",
+            differing.len(),
+            differing.concat()
+        ),
+    }
+}
+
 /// Fits the bands with the answers that there are, and writes them and the document.
 ///
 /// # Errors

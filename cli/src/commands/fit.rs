@@ -5,7 +5,7 @@ use lab::run::{Quantity, RunSpec, Search, WithCudnn, maximum};
 
 use super::plan::dry_runner;
 use super::workspaces::Workspaces;
-use super::{cards, tries, warnings};
+use super::{cards, predict, tries, warnings};
 use crate::args::{FitArgs, config_text};
 use crate::exit::{Code, Failure, Result};
 use crate::output;
@@ -51,7 +51,7 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         Some(_) => None,
         None => Some(tries::that_fit(runner(), &spec.sized(of, Some(1)), budget_bytes)?),
     };
-    let found = FitResult {
+    let mut found = FitResult {
         settings,
         model: format!("{}: {}", session.name(), session.description()),
         warnings: warnings::all(&session.warnings(), found.deviations),
@@ -62,6 +62,13 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         notes: spec.notes().into_iter().map(String::from).collect(),
         ..with_cudnn(FitResult::new(of.name(), budget_bytes, &found.fit, &found.law), found.with_cudnn)
     };
+    let size = found.largest.or(found.at_best()).or(found.largest_with_least_context);
+    found.on_card = size
+        .map(|size| {
+            let spec = spec.sized(of, Some(size));
+            runner().figures(&spec).map(|figures| predict::on_card(&spec, &figures))
+        })
+        .transpose()?;
     deliver(&found, args, ui)
 }
 

@@ -11,7 +11,7 @@ use lab::step_time::Speed;
 use super::hand_over::Files;
 use super::plan::dry_runner;
 use super::workspaces::Workspaces;
-use super::{cards, hand_over, speeds, warnings};
+use super::{cards, hand_over, predict, speeds, warnings};
 use crate::args::{PlanArgs, config_text, toml_table};
 use crate::exit::{Code, Failure, Result};
 use crate::output;
@@ -195,5 +195,6 @@ fn prices(file: &Path) -> Result<BTreeMap<&'static str, f64>> {
 
 fn planned(plan: &Planned) -> PlannedResult {
     let Planned { micro_batch, accumulate, seconds, fits, .. } = *plan;
-    PlannedResult { micro_batch, accumulate, seconds, fits, changes: plan.changes.clone() }
+    let on_card = predict::on_card(&plan.spec, &plan.figures);
+    PlannedResult { micro_batch, accumulate, seconds, fits, on_card, changes: plan.changes.clone() }
 }

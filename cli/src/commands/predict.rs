@@ -184,6 +184,12 @@ pub(super) fn answered(is_no: bool, delivered: Result<Code>) -> Result<Code> {
     }
 }
 
+/// What the process of a run with these figures takes on the card.
+pub(super) fn on_card(spec: &RunSpec, figures: &Figures) -> OnCard {
+    let uses = spec.uses(figures.with_cudnn.is_some());
+    OnCard::new(Held::from(figures), spec.card.gpu.and_then(Gpu::card), uses)
+}
+
 /// The verdict of a dry run with these figures; no moments below the peak and no techniques. `needs_peak`: contents of memory at the peak, for a run
 /// that did not complete.
 ///
@@ -199,12 +205,11 @@ pub(super) fn prediction(
         true => runner.with_expandable_segments(spec)?,
         false => None,
     };
-    let uses = spec.uses(needs.with_cudnn.is_some());
     Ok(Prediction {
         card: cards::of_gpu(spec.card.gpu),
         budget_bytes: needs.room.map(|room| room.budget_bytes),
         fits: needs.fits_surely(),
-        on_card: OnCard::new(Held::from(needs), spec.card.gpu.and_then(Gpu::card), uses),
+        on_card: on_card(spec, needs),
         with_cudnn: needs.with_cudnn,
         needs: NeedsResult::from(needs),
         needs_peak,

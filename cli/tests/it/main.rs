@@ -48,6 +48,7 @@ mod screens;
 mod shard;
 mod show;
 mod snapshots;
+mod three_figures;
 mod training;
 mod tries;
 mod typed;

@@ -55,6 +55,16 @@ pub const NCCL_PEER: Beside = Beside {
     source: "NVIDIA/nccl#1685",
 };
 
+/// What a context has more where CUDA loads all modules at once, as with `CUDA_MODULE_LOADING=EAGER`: on an H200 1259 MiB in place of 527, and in a training 2059
+/// in place of 758. Older releases did so by themselves, within this range on three other cards ([`super::sightings`]).
+pub const ALL_MODULES: Beside = Beside {
+    name: "all CUDA modules at once",
+    least_mib: 732,
+    usual_mib: 1301,
+    most_mib: 1532,
+    source: "an H200 with CUDA_MODULE_LOADING=EAGER: benches/results/2026-11-26-h200-contexts.json and 2026-11-27-h200-contexts-more.json",
+};
+
 /// What a desktop takes on a card whose screen is on, where it was seen: no answer adds it, and one that fits by less says so. MiB.
 pub const DESKTOP: Beside = Beside {
     name: "a desktop on the card",
@@ -65,29 +75,16 @@ pub const DESKTOP: Beside = Beside {
 };
 
 /// What else takes memory on a card, in words: name, figure, source. No answer adds these.
-pub const OTHERS: [[&str; 3]; 20] = [
+pub const OTHERS: [[&str; 3]; 15] = [
     ["PyTorch's own kernels, loaded when first used", "92 MiB on an H200, in the context's range", H200_STAGES],
     ["cuBLAS and cuBLASLt", "66 and 130 MiB on an H200, in the context's range", H200_STAGES],
     ["cuFFT, cuSOLVER, a CUDA graph", "8, 162 and 70 MiB on an H200", H200_STAGES],
-    [
-        "all modules at once (CUDA_MODULE_LOADING=EAGER)",
-        "a context of 1259 MiB on an H200, 2059 in a training",
-        H200_STAGES,
-    ],
     [
         "cuBLAS workspaces",
         "in what PyTorch reserves, one for each stream: 32 MiB on capability 9.0, else 8.125, or CUBLAS_WORKSPACE_CONFIG",
         "PyTorch",
     ],
     ["a second process on the card", "its own context: 525 MiB on an H200", H200_STAGES],
-    [
-        "a context with CUDA 11.2",
-        "1343 MiB on a V100, all modules at once",
-        "Hugging Face's documents, model training anatomy",
-    ],
-    ["a context with CUDA 12.8, nothing computed", "414 MiB on an A100", "awslabs/keys_values#92"],
-    ["a context with CUDA 13.0 and driver 580.159, nothing computed", "527 MiB on an H200", H200_STAGES],
-    ["a context with another release", NOT_KNOWN, ""],
     [
         "communicators of PyTorch",
         "one for each group of ranks that communicates: one for DDP, FSDP and ZeRO, another for each dimension of a mesh",
@@ -166,6 +163,8 @@ pub struct Uses {
     pub communicators: u32,
     /// Ranks that these send to, or receive from, one by one.
     pub peers: u32,
+    /// CUDA loads all modules at once, as the environment says.
+    pub all_modules: bool,
 }
 
 /// Memory that a library takes in a process, so many times.
@@ -200,6 +199,7 @@ impl Uses {
         let on_card = |times: u32| if card.is_some() { times } else { 0 };
         let parts = [
             (&CUDNN, u32::from(cudnn)),
+            (&ALL_MODULES, on_card(self.all_modules.into())),
             (&NCCL, on_card(self.communicators.min(1))),
             (&NCCL_FURTHER, on_card(self.communicators.saturating_sub(1))),
             (&NCCL_PEER, on_card(self.peers)),
@@ -231,8 +231,30 @@ mod tests {
     }
 
     #[test]
+    fn all_modules_at_once_take_what_was_measured() {
+        let read = |name: &str| -> serde_json::Value {
+            let path = format!("{}/../../benches/results/{name}", env!("CARGO_MANIFEST_DIR"));
+            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+        };
+        let most = |file: &str, part: &str, loading: &str| {
+            let found = read(file);
+            let rows = found["rows"].as_array().unwrap().iter();
+            let rows = rows.filter(|row| row["part"] == part && row["loading"] == loading);
+            let stages = rows.flat_map(|row| row["stages"].as_array().unwrap());
+            stages.filter_map(|stage| stage[1].as_u64()).max().unwrap() << 20
+        };
+        let trained = most("2026-11-27-h200-contexts-more.json", "training", "EAGER");
+        // Without a library that is loaded when it is first used, all modules are PyTorch's own.
+        let alone = most("2026-11-26-h200-contexts.json", "kernels", "EAGER");
+        let (context, range) = (Card::named("h200").unwrap().context, ALL_MODULES.range());
+        assert_eq!(alone, context.least_bytes() + range.lower);
+        assert_eq!(trained, context.usual_bytes() + range.expected);
+        assert_eq!(trained, context.least_bytes() + range.upper);
+    }
+
+    #[test]
     fn a_context_that_was_seen_with_cudnn_has_it() {
-        let both = Uses { cudnn: true, communicators: 1, peers: 0 };
+        let both = Uses { cudnn: true, communicators: 1, ..Uses::default() };
         let names = |card: Option<&str>| {
             both.beside(card.and_then(Card::named)).iter().map(|part| part.name()).collect::<Vec<_>>()
         };
@@ -264,7 +286,7 @@ mod tests {
     #[test]
     fn each_communicator_counts() {
         let of = |communicators: u32, peers: u32| {
-            let parts = Uses { cudnn: false, communicators, peers }.beside(Card::named("h200"));
+            let parts = Uses { communicators, peers, ..Uses::default() }.beside(Card::named("h200"));
             let expected: u64 = parts.iter().map(|part| part.range().expected >> 20).sum();
             (parts.iter().map(|part| part.name()).collect::<Vec<_>>(), expected)
         };

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use memcore::Profile;
 
-use super::contexts::{AD102, GA100, GA102, GA104, GB100, GH100, RTX4060TI, context};
+use super::contexts::{AD102, GA100, GA102, GA104, GB100, GH100, RTX3080, RTX4060TI, RTX5070TI, context};
 pub use super::contexts::{CONTEXT, Context};
 use super::slices::{SLICED, Slice, Sliced};
 
@@ -46,7 +46,7 @@ pub const ALL: &[Card] = &[
         context(125, 147, "Zheng-Chong/CatVTON#133, tsugumi-sys/SA-ConvLSTM-Pytorch#22"),
     ),
     card("p100-12", "Tesla P100 12GB", 60, 56, labelled(12), CONTEXT),
-    card("p100-16", "Tesla P100 16GB", 60, 56, labelled(16), CONTEXT),
+    card("p100-16", "Tesla P100 16GB", 60, 56, seen(1589, "vllm-project/vllm#13255"), CONTEXT),
     card(
         "v100-16",
         "Tesla V100 16GB",
@@ -82,7 +82,7 @@ pub const ALL: &[Card] = &[
         context(168, 190, "meta-llama/codellama#82"),
     ),
     card("rtx3070ti", "GeForce RTX 3070 Ti", 86, 48, labelled(8), GA104),
-    card("rtx3080-10", "GeForce RTX 3080 10GB", 86, 68, seen(978, "zai-org/CogVideo#34"), CONTEXT),
+    card("rtx3080-10", "GeForce RTX 3080 10GB", 86, 68, seen(978, "zai-org/CogVideo#34"), RTX3080),
     card("rtx3080-12", "GeForce RTX 3080 12GB", 86, 70, labelled(12), CONTEXT),
     card("rtx3080ti", "GeForce RTX 3080 Ti", 86, 80, labelled(12), GA102),
     card(
@@ -122,7 +122,7 @@ pub const ALL: &[Card] = &[
     card("rtx5060ti-8", "GeForce RTX 5060 Ti 8GB", 120, 36, labelled(8), CONTEXT),
     card("rtx5060ti-16", "GeForce RTX 5060 Ti 16GB", 120, 36, labelled(16), CONTEXT),
     card("rtx5070", "GeForce RTX 5070", 120, 48, labelled(12), CONTEXT),
-    card("rtx5070ti", "GeForce RTX 5070 Ti", 120, 70, labelled(16), CONTEXT),
+    card("rtx5070ti", "GeForce RTX 5070 Ti", 120, 70, labelled(16), RTX5070TI),
     card(
         "rtx5080",
         "GeForce RTX 5080",

@@ -105,6 +105,14 @@ pub(super) const GA102: Context = context(271, 293, "meta-pytorch/torchtune#229 
 pub(super) const AD102: Context =
     context(418, 517, "DINGYANB/MTVCrafter#21 on an RTX 6000 Ada, QwenLM/Qwen3-VL#2097 on an L40: the same chip");
 
+/// Context of the RTX 3080 10GB, from a message that names no card, on one with its total.
+pub(super) const RTX3080: Context =
+    context(247, 267, "bcmi/libcom#54, on a card of 9.77 GiB, as an RTX 3080 10GB alone has");
+
+/// Context of the RTX 5070 Ti: alone 203 to 230 MiB; with libraries up to what a card with so many multiprocessors takes.
+pub(super) const RTX5070TI: Context =
+    context(203, MOST_EACH * 70 / 10, "thebloodlust/VRAMancer: 203 to 230 MiB alone; the most by its multiprocessors");
+
 /// Context of the RTX 4060 Ti: from what llama.cpp, a program with few modules, takes there to what PyTorch takes on the next smaller card.
 pub(super) const RTX4060TI: Context =
     context(107, 126, "ggml-org/llama.cpp#23604; ESRSchao/EdgeRegNet#2 on an RTX 4060");

@@ -22,6 +22,7 @@ pub mod input;
 pub mod named;
 pub mod python;
 pub mod section;
+pub mod sightings;
 pub mod similar;
 mod slices;
 pub mod speeds;

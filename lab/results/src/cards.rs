@@ -1,10 +1,11 @@
 //! The cards that have a name (`vramlab-cards-1`).
 
 use lab_base::bands::Range;
-use lab_base::beside::{CUDNN, DESKTOP, NCCL, NCCL_FURTHER, NCCL_PEER, OTHERS};
+use lab_base::beside::{ALL_MODULES, CUDNN, DESKTOP, NCCL, NCCL_FURTHER, NCCL_PEER, OTHERS};
 use lab_base::cards::{ALL, CONTEXT, Card, Context, slices};
 use lab_base::figures::{both, counted, short};
 use lab_base::section::{Bars, Cell, Section, Table};
+use lab_base::sightings::{SEEN, Sighting};
 use serde::{Deserialize, Serialize};
 
 use super::findings::Findings;
@@ -17,6 +18,46 @@ pub struct Cards {
     /// MIG slices of cards.
     #[serde(default)]
     pub slices: Vec<CardResult>,
+    /// Contexts that were measured, by release.
+    #[serde(default)]
+    pub contexts: Vec<MeasuredContext>,
+}
+
+/// What a process took on a card besides what PyTorch reserved.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MeasuredContext {
+    /// The maker's name of the card.
+    pub card: String,
+    /// PyTorch, as its wheel names itself; null if the source does not say it.
+    pub torch: Option<String>,
+    /// CUDA.
+    pub cuda: Option<String>,
+    /// The driver.
+    pub driver: Option<String>,
+    /// The least that was seen.
+    pub least_bytes: u64,
+    /// The most.
+    pub most_bytes: u64,
+    /// What the process had done.
+    pub when: String,
+    /// Where it was seen.
+    pub source: String,
+}
+
+impl From<&Sighting> for MeasuredContext {
+    fn from(seen: &Sighting) -> Self {
+        let said = |text: &str| (!text.is_empty()).then(|| text.to_string());
+        Self {
+            card: seen.card.into(),
+            torch: said(seen.torch),
+            cuda: said(seen.cuda),
+            driver: said(seen.driver),
+            least_bytes: u64::from(seen.least_mib) << 20,
+            most_bytes: u64::from(seen.most_mib) << 20,
+            when: seen.when.into(),
+            source: seen.source.into(),
+        }
+    }
 }
 
 /// A card.
@@ -113,13 +154,24 @@ impl CardResult {
 /// Table of what libraries and others take, with sources.
 fn besides() -> Section {
     let text = |words: &str| Cell::Text(words.into());
-    let counted = [CUDNN, NCCL, NCCL_FURTHER, NCCL_PEER, DESKTOP].map(|part| {
+    let counted = [CUDNN, ALL_MODULES, NCCL, NCCL_FURTHER, NCCL_PEER, DESKTOP].map(|part| {
         let range = part.range();
         let figure = format!("{} to {} MiB, {} expected", range.lower >> 20, range.upper >> 20, range.expected >> 20);
         vec![text(part.name), Cell::Text(figure), text(part.source)]
     });
     let others = OTHERS.map(|row| row.map(text).to_vec());
     Section::Table(Table::new("", &["what", "figure", "source"], counted.into_iter().chain(others).collect()))
+}
+
+/// Table of contexts by release.
+fn by_release() -> Vec<Section> {
+    let row = |seen: &Sighting| {
+        [seen.card, &seen.release(), &seen.range(), seen.when, seen.source].map(|text| Cell::Text(text.into())).to_vec()
+    };
+    let columns = ["card", "release", "context", "the process", "source"];
+    let reading = "Every release that vramlab knows loads modules when they are first used. On an RTX 3090 two of them differ by 8 MiB, so an answer has one range \
+                   for all. PyTorch before 1.13 loaded all modules at once, as every release does with CUDA_MODULE_LOADING=EAGER. A rehearsal counts that.";
+    vec![Section::Table(Table::new("", &columns, SEEN.iter().map(row).collect())), Section::Note(reading.into())]
 }
 
 /// What a desktop may take of the memory that an upper figure leaves, for a card that people use for one.
@@ -140,7 +192,7 @@ pub(super) fn on_windows(title: &str) -> Option<&'static str> {
 impl Default for Cards {
     fn default() -> Self {
         let of = |cards: &[Card]| cards.iter().map(CardResult::from).collect();
-        Self { cards: of(ALL), slices: of(slices()) }
+        Self { cards: of(ALL), slices: of(slices()), contexts: SEEN.iter().map(MeasuredContext::from).collect() }
     }
 }
 
@@ -174,6 +226,7 @@ impl Findings for Cards {
                 title: "Where each figure is from".into(),
                 sections: self.cards.iter().chain(&self.slices).map(CardResult::sources).collect(),
             },
+            Section::Details { title: "Contexts by release".into(), sections: by_release() },
             Section::Details { title: "What else takes memory on a card".into(), sections: vec![besides()] },
             Section::Rest(vec![Section::Bars(Bars { title: "Memory".into(), rows: bars })]),
         ]

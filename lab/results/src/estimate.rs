@@ -29,6 +29,9 @@ pub struct EstimateResult {
     pub process: EstimatedRange,
     /// The parts of it, which add up: tensors by category at the peak, what PyTorch reserves beyond them, the CUDA context, libraries.
     pub by_category: BTreeMap<String, EstimatedRange>,
+    /// The same parts with all tensors as one, and where each figure is from.
+    #[serde(default)]
+    pub parts: Vec<PartOnCard>,
     /// Peak of allocated memory.
     pub allocated_bytes: u64,
     /// Peak of reserved memory.
@@ -69,6 +72,7 @@ impl EstimateResult {
                 upper_bytes: card.upper_bytes,
             },
             by_category,
+            parts: card.parts.clone(),
             allocated_bytes: found.needs.allocated_bytes,
             reserved_bytes: found.needs.reserved_here_bytes.unwrap_or(found.needs.reserved_bytes),
             budget_bytes: found.budget_bytes,

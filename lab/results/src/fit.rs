@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::cards::{CardResult, room};
 use super::findings::{Findings, Settings, again, plain};
+use super::on_card::OnCard;
 use super::premise::{self, Premise};
 use super::run::cudnn;
 
@@ -38,6 +39,9 @@ pub struct FitResult {
     /// The largest size whose lower figure fits, which has the smallest context that the card may have.
     #[serde(default)]
     pub largest_with_least_context: Option<usize>,
+    /// What a process takes on the card with the largest size that fits surely, else perhaps; null if not even 1 does.
+    #[serde(default)]
+    pub on_card: Option<OnCard>,
     /// True if the search ended at its maximum, not at the budget.
     pub at_maximum: bool,
     /// Smaller sizes that do not fit.
@@ -206,6 +210,7 @@ impl FitResult {
             largest_without_cudnn: None,
             cudnn_version: None,
             largest_with_least_context: fit.largest,
+            on_card: None,
             at_maximum: fit.at_maximum,
             gaps: fit.gaps(),
             notes: Vec::new(),

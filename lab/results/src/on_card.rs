@@ -189,7 +189,7 @@ mod tests {
             reserved: Basis::Requests.range(gib(12), gib(12)),
             basis: Basis::Requests,
         };
-        let uses = Uses { cudnn: true, communicators: 2, peers: 1 };
+        let uses = Uses { cudnn: true, communicators: 2, peers: 1, all_modules: true };
         for card in [None, Card::named("rtx4090"), Card::named("h200")] {
             let found = OnCard::new(held, card, uses);
             assert!(found.lower_bytes <= found.expected_bytes && found.expected_bytes <= found.upper_bytes);

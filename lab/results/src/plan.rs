@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::cards::CardResult;
 use super::findings::{Findings, Settings, again, file_name, plain};
+use super::on_card::OnCard;
 use super::plan_hand_over::HandedOver;
 use super::premise::{self, Premise};
 
@@ -68,6 +69,9 @@ pub struct PlannedResult {
     pub seconds: f64,
     /// True if it surely fits, false if it surely does not, null if that is in doubt.
     pub fits: Option<bool>,
+    /// What its process takes on the card.
+    #[serde(flatten)]
+    pub on_card: OnCard,
     /// Its changes, with the figures of their dry run and the command that repeats it.
     pub changes: Try,
 }

@@ -343,6 +343,9 @@ pub(super) const COMMUNICATORS: &str = "communicators";
 /// Event of ranks that exchange something alone. Its name is to how many of them a process is connected.
 pub(super) const PEERS: &str = "peers";
 
+/// Event of a process that loads all modules of CUDA at once.
+pub(super) const ALL_MODULES: &str = "all_modules";
+
 /// Event of a workspace that cuDNN named without what cuBLASLt takes for itself. Its name is the bytes by which a card may differ.
 pub const ASKED_IN_A_RANGE: &str = "asked_in_a_range";
 
@@ -350,10 +353,11 @@ pub const ASKED_IN_A_RANGE: &str = "asked_in_a_range";
 pub const ASKED_OF_ONE_CAPABILITY: &str = "asked_of_one_capability";
 
 /// Events that do not affect the figures (`docs/rehearsal-library.md`).
-const HARMLESS: [&str; 10] = [
+const HARMLESS: [&str; 11] = [
     LATE_EVENTS,
     COMMUNICATORS,
     PEERS,
+    ALL_MODULES,
     "collective",
     "no_kernel_image",
     "addresses_not_reserved",

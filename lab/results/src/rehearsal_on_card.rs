@@ -8,7 +8,8 @@ use lab_base::cards::Card;
 
 use super::on_card::{Held, OnCard};
 use super::rehearsal::{
-    ASKED_IN_A_RANGE, ASKED_OF_ONE_CAPABILITY, COMMUNICATORS, LATE_EVENTS, PEERS, RehearsalResult, RehearsedPhase,
+    ALL_MODULES, ASKED_IN_A_RANGE, ASKED_OF_ONE_CAPABILITY, COMMUNICATORS, LATE_EVENTS, PEERS, RehearsalResult,
+    RehearsedPhase,
 };
 
 impl RehearsalResult {
@@ -117,7 +118,9 @@ impl RehearsalResult {
             let counts = self.not_as_on_a_card.iter().filter(|one| one.event == event);
             counts.filter_map(|one| one.name.parse().ok()).max().unwrap_or(0)
         };
-        Uses { cudnn, communicators: most(COMMUNICATORS).max(self.has_ranks().into()), peers: most(PEERS) }
+        let all_modules = self.not_as_on_a_card.iter().any(|one| one.event == ALL_MODULES);
+        let communicators = most(COMMUNICATORS).max(self.has_ranks().into());
+        Uses { cudnn, communicators, peers: most(PEERS), all_modules }
     }
 }
 
@@ -213,6 +216,20 @@ mod tests {
         assert_eq!(found.on_card.lower_bytes, at_once.lower_bytes);
         assert!(found.on_card.upper_bytes >= at_once.upper_bytes + (490 << 20), "{:?}", found.on_card);
         assert_eq!(found.verdict(), "Perhaps", "with late events it may not fit");
+    }
+
+    #[test]
+    fn all_modules_at_once_make_the_context_larger() {
+        let mut found = found(1000, 24000);
+        found.gpu.name = "NVIDIA GeForce RTX 3090".into();
+        found.add_figures();
+        let lazily = found.on_card.clone();
+        found.not_as_on_a_card.push(NotAsOnACard { event: ALL_MODULES.into(), name: "CUDA_MODULE_LOADING".into() });
+        found.add_figures();
+        let more = |of: fn(&OnCard) -> u64| (of(&found.on_card) - of(&lazily)) >> 20;
+        let figures = [more(|one| one.lower_bytes), more(|one| one.expected_bytes), more(|one| one.upper_bytes)];
+        assert_eq!(figures, [732, 1301, 1532], "as on an H200");
+        assert!(found.not_as_on_a_card.iter().all(|one| !one.can_change_figures()), "PyTorch reserves as much");
     }
 
     #[test]

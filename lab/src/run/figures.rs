@@ -59,13 +59,16 @@ impl Figures {
         if let Some(bound) = &mut self.with_cudnn {
             bound.upper_bytes = bound.upper_bytes.max(reserved_bytes.saturating_add(bound.context_bytes));
         }
-        if self.with_cudnn.is_none() && self.fits_surely() != Some(true) {
-            self.reserved = self.basis.range(self.reserved_bytes, self.reserved_bytes);
-        }
         if let Some(room) = &mut self.room
             && let Some(here) = &mut room.reserved_bytes
         {
             *here = (*here).max(reserved_bytes.min(room.budget_bytes));
+        }
+        if self.with_cudnn.is_none() && self.fits_surely() != Some(true) {
+            let whole = self.basis.range(self.reserved_bytes, self.reserved_bytes);
+            // Where memory is short PyTorch keeps less of what was freed.
+            let here = self.room.and_then(|room| room.reserved_bytes).unwrap_or(self.reserved_bytes);
+            self.reserved = Range { lower: whole.lower.min(self.basis.band().lower(here)), ..whole };
         }
     }
 

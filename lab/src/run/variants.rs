@@ -146,7 +146,7 @@ impl RunSpec {
     /// The libraries of the run that take memory of their own. `cudnn`: it has convolutions.
     pub fn uses(&self, cudnn: bool) -> Uses {
         let of_rank = matches!(self.card.gpu, Some(Gpu::Card { ranks: true, .. }));
-        Uses { cudnn, communicators: (of_rank || self.parallel.has_ranks()).into(), peers: 0 }
+        Uses { cudnn, communicators: (of_rank || self.parallel.has_ranks()).into(), ..Uses::default() }
     }
 
     /// What decides how far a card may be from the run's figures, if it has no convolutions.

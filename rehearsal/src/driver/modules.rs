@@ -46,11 +46,12 @@ extern "C" fn cuLibraryUnload(_library: usize) -> c_int {
     0
 }
 
-/// Modules are loaded lazily, as by default.
+/// Modules are loaded lazily by default.
 #[unsafe(no_mangle)]
 extern "C" fn cuModuleGetLoadingMode(mode: Out<c_int>) -> c_int {
+    const EAGER: c_int = 1;
     const LAZY: c_int = 2;
-    driver(mode.set(LAZY))
+    driver(mode.set(if context::loads_all_modules() { EAGER } else { LAZY }))
 }
 
 /// Returns a variable of a module. Its size is in the image, which is not read; a page is enough for the variables that

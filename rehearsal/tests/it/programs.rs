@@ -202,6 +202,17 @@ fn processes_share_a_card() {
 }
 
 #[test]
+fn modules_that_are_loaded_at_once_are_told() {
+    let program = Program::compile();
+    for (mode, told) in [("EAGER", true), ("LAZY", false)] {
+        let log = program.file(mode);
+        run(&program, &["holds", "100"], &[("VRAMLAB_REHEARSAL_LOG", &log), ("CUDA_MODULE_LOADING", mode)]);
+        let log = std::fs::read_to_string(log).unwrap_or_default();
+        assert_eq!(log.contains(r#""event":"all_modules""#), told, "{mode}: {log}");
+    }
+}
+
+#[test]
 fn ranks_of_one_machine_hear_from_each_other() {
     let program = Program::new("ranks.c");
     let (file, log) = (program.file("shared"), program.file("log"));

@@ -14,6 +14,7 @@ pub use checkpoints::CheckpointChoice;
 pub use lengths::{LengthsPlan, LengthsPlanner, OrderRun};
 
 use super::dry_runner::DryRunner;
+use super::figures::Figures;
 use super::session::Session;
 use super::spec::RunSpec;
 
@@ -57,6 +58,8 @@ pub struct Planned {
     pub seconds: f64,
     /// True if it fits surely, false if it surely does not.
     pub fits: Option<bool>,
+    /// Memory of the dry run.
+    pub figures: Figures,
     /// How the run differs from PyTorch's.
     pub deviations: Deviations,
     /// The run with its changes.

@@ -234,6 +234,7 @@ impl Planner<'_> {
             accumulate,
             seconds: self.runner.step_seconds(&spec, self.speed)?,
             fits: figures.fits_surely(),
+            figures,
             deviations: figures.unaccounted(figures.deviations),
             made: made.to_vec(),
             spec,
