@@ -140,7 +140,8 @@ impl Lora {
         let rank = self.rank.max(1) as f64;
         let scaling = f64::from(LORA_ALPHA) / if self.rslora { rank.sqrt() } else { rank };
         let options = LowRank { rank: self.rank, scaling, dropout: self.dropout, magnitudes: self.dora };
-        (!path.contains(ADAPTER) && self.target.covers(path, kind) && !self.saves(path)).then_some(options)
+        let is_excluded = self.saved.iter().any(|name| is_named(path, name));
+        (!path.contains(ADAPTER) && self.target.covers(path, kind) && !is_excluded).then_some(options)
     }
 
     /// The options that are on.
@@ -154,9 +155,21 @@ impl Lora {
         name.contains(ADAPTER) || name.contains(SAVED)
     }
 
-    /// True if the module at a path is copied, and the copy trained.
+    /// True if the module at a path is copied, and the copy trained: its whole path ends with a name, as `norm` ends `input_layernorm`, too.
     pub fn saves(&self, path: &str) -> bool {
-        self.saved.iter().any(|name| is_named(path, name))
+        self.saved.iter().any(|name| path.ends_with(name.as_str()))
+    }
+
+    /// Refuses a layer that has an adapter and is copied with it.
+    fn check_copied<'a>(&self, mut adapted: impl Iterator<Item = &'a str>) -> Result<()> {
+        match adapted.find(|layer| self.saves(layer)) {
+            Some(layer) => {
+                let name = self.saved.iter().find(|name| layer.ends_with(name.as_str())).map_or("", String::as_str);
+                let problem = format!("PEFT would copy the adapter of {layer} with it; give its whole name");
+                Err(Error::usage("modules-to-save", format!("{name}: {problem}")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Refuses a name that no layer has which can have an adapter.
@@ -182,8 +195,9 @@ impl Lora {
                 ),
             ));
         }
+        self.check_copied(adapted())?;
         let copied = || parameters.iter().filter_map(|parameter| parameter.path().split_once(SAVED));
-        match self.saved.iter().find(|name| !copied().any(|(module, _)| is_named(module, name))) {
+        match self.saved.iter().find(|name| !copied().any(|(module, _)| module.ends_with(name.as_str()))) {
             Some(name) => {
                 let problem = "no module of the network with weights of its own is called so";
                 Err(Error::usage("modules-to-save", format!("{name}: {problem}")))
@@ -216,7 +230,7 @@ mod tests {
             !adapts("all-linear", "embed_tokens", LayerKind::Table) && adapts("conv1", "conv1", LayerKind::Convolution)
         );
         assert!(!linear("lm_head", "lm_head") && lora("q_proj").saves("lm_head"));
-        assert!(!lora("q_proj").saves("model.lm_heads"));
+        assert!(!lora("q_proj").saves("model.lm_heads") && lora("q_proj").saves("model.own_lm_head"));
         assert!(!linear("default", "q_proj.lora_A.default"));
         assert_eq!(lora("q, v").target.to_string(), "q,v");
         let pattern = lora(r"layers.[\d]+.(q|k),?_proj").target;

@@ -9,7 +9,8 @@ use super::change::{Axis, Change, size};
 /// Each parameter's step as soon as its gradient is there, where nothing needs all gradients at once.
 pub(super) fn in_backward(spec: &RunSpec, session: &Session) -> Option<Change> {
     let run = &session.run;
-    let together = run.accumulate > 1 || run.clip_grad_norm.is_some() || !run.set_to_none || run.precision.scales_loss();
+    let together =
+        run.accumulate > 1 || run.clip_grad_norm.is_some() || !run.set_to_none || run.precision.scales_loss();
     let others = run.optimizer.in_backward
         || spec.model.by_trainer()
         || spec.model.adversary.is_some()

@@ -2,8 +2,9 @@
 
 use super::projections::Projections;
 use crate::array::Array;
-use crate::autograd::Tensor;
+use crate::autograd::{Tensor, autocast_dtype};
 use crate::backend::kernel::{Conv2dGeometry, ReduceOp, UnaryOp};
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::nn::Module;
 use crate::nn::init::Init;
@@ -69,9 +70,7 @@ pub(super) fn linear(
         let scaled = product.array().affine(maps.scaling, 0.0)?;
         let sum = weight.add(&scaled)?;
         drop(scaled);
-        let lengths = sum.reduce(ReduceOp::SumSquares, &[1], false)?;
-        lengths.unary_(UnaryOp::Sqrt)?;
-        lengths
+        of_rows(&sum)?
     };
     let ratio = {
         let ratio = ops::div(magnitude.tensor(), &Tensor::from_array(lengths.clone()))?;
@@ -122,9 +121,7 @@ pub(super) fn convolution(
     let lengths = {
         let product = Tensor::from_array(product.array().reshape(weight.dims())?);
         let sum = summed(&Tensor::from_array(weight.clone()), &product, maps.scaling)?;
-        let lengths = sum.array().reduce(ReduceOp::SumSquares, &[1, 2, 3], true)?;
-        lengths.unary_(UnaryOp::Sqrt)?;
-        lengths
+        of_all_but_the_first(sum.array())?
     };
     let ratio = ops::div(magnitude.tensor(), &Tensor::from_array(lengths.transpose(0, 1)?))?;
     let own = match (own, base.bias) {
@@ -144,6 +141,34 @@ pub(super) fn convolution(
     drop((left, scaled));
     drop((own, weight, product, lengths, ratio));
     Ok(sum)
+}
+
+/// `torch.linalg.norm(weight, dim=1).to(weight.dtype)`: under autocast a float32 norm of 16-bit values, which is converted.
+///
+/// # Errors
+/// Those of the device.
+pub(super) fn of_rows(weight: &Array) -> Result<Array> {
+    let lengths = of_all_but_the_first(weight)?;
+    let rows = lengths.view(&[lengths.numel()])?;
+    drop(lengths);
+    if rows.dtype() == weight.dtype() { Ok(rows) } else { rows.cast(weight.dtype()) }
+}
+
+/// The norms over all dimensions but the first, of which each keeps its place.
+fn of_all_but_the_first(weight: &Array) -> Result<Array> {
+    let axes: Vec<usize> = (1..weight.rank()).collect();
+    if autocast_dtype().is_none() || !matches!(weight.dtype(), DType::F16 | DType::BF16) {
+        let lengths = weight.reduce(ReduceOp::SumSquares, &axes, true)?;
+        lengths.unary_(UnaryOp::Sqrt)?;
+        return Ok(lengths);
+    }
+    let dims: Vec<usize> = (0..weight.rank()).map(|axis| if axis == 0 { weight.dims()[0] } else { 1 }).collect();
+    let wide = Array::empty(weight.device(), &dims, DType::F32)?;
+    if weight.device().computes() {
+        let inputs = weight.numel() / weight.dims()[0].max(1);
+        wide.write(&lengths(&weight.to_f64()?, inputs))?;
+    }
+    Ok(wide)
 }
 
 /// `weight + scaling * product`

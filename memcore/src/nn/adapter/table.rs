@@ -1,9 +1,8 @@
 //! Adapters of tables of embeddings.
 
-use super::dora::{magnitude, summed};
+use super::dora::{magnitude, of_rows, summed};
 use crate::array::Array;
 use crate::autograd::Tensor;
-use crate::backend::kernel::{ReduceOp, UnaryOp};
 use crate::context;
 use crate::error::Result;
 use crate::memory::ScopeId;
@@ -94,9 +93,7 @@ impl TableAdapter {
         let lengths = {
             let turned = Tensor::from_array(product.array().t()?);
             let sum = summed(&Tensor::from_array(table.t()?), &turned, self.scaling)?;
-            let lengths = sum.array().reduce(ReduceOp::SumSquares, &[1], false)?;
-            lengths.unary_(UnaryOp::Sqrt)?;
-            lengths
+            of_rows(sum.array())?
         };
         let ratio = ops::div(magnitude.tensor(), &Tensor::from_array(lengths.clone()))?;
         let high = {
