@@ -24,6 +24,7 @@ GPT2 = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size"
         "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": 1}
 QWEN2 = {**LLAMA, "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "tie_word_embeddings": True}
 ALL = {"lora": 4, "lora-target": "all-linear"}
+CNN = {"model": "simple-cnn", "lora": 4}
 CASES = [
     ("llama, its own targets", LLAMA, {"lora": 8}), ("llama, all-linear", LLAMA, ALL), ("llama, DoRA", LLAMA, ALL | {"dora": True}),
     ("llama, rsLoRA", LLAMA, {"lora": 8, "rslora": True}), ("gpt2, all-linear, rsLoRA", GPT2, ALL | {"rslora": True}),
@@ -31,6 +32,11 @@ CASES = [
     ("llama, steps in backward", LLAMA, {"step-in-backward": True}), ("qwen2, all-linear, steps in backward", QWEN2, ALL | {"step-in-backward": True}),
     ("llama, accumulated and clipped", LLAMA, ALL | {"accumulate": 2, "clip-grad-norm": 0.05}), ("llama, checkpointing, SGD", LLAMA, ALL | {"checkpoint": "blocks", "optimizer": "momentum"}),
     ("gpt2, its own targets", GPT2, {"lora": 4}), ("gpt2, all-linear, DoRA", GPT2, ALL | {"dora": True}), ("qwen2, named", QWEN2, {"lora": 3, "lora-target": "q_proj,down_proj"}),
+    ("llama, a table", LLAMA, {"lora": 4, "lora-target": "q_proj,embed_tokens"}), ("llama, a table, DoRA", LLAMA, {"lora": 4, "lora-target": "embed_tokens", "dora": True}),
+    ("gpt2, tables", GPT2, {"lora": 3, "lora-target": "wte,wpe,c_attn"}), ("cnn, a convolution", None, CNN | {"lora-target": "conv1"}),
+    ("cnn, both layers, rsLoRA", None, CNN | {"lora-target": "conv1,fc", "rslora": True}), ("cnn, DoRA", None, CNN | {"lora-target": "conv1,fc", "dora": True}),
+    ("llama, Muon", LLAMA, {"optimizer": "muon"}), ("qwen2, all-linear, Muon", QWEN2, ALL | {"optimizer": "muon"}), ("llama, Adafactor of transformers", LLAMA, {"optimizer": "adafactor"}),
+    ("llama, Nesterov", LLAMA, {"optimizer": "momentum", "nesterov": True}), ("gpt2, AMSGrad", GPT2, {"amsgrad": True}),
     ("qwen2, chunked loss", QWEN2, ALL | {"loss": "chunked:3"}), ("llama, frozen", LLAMA, {"freeze": "model.embed_tokens,*.mlp"}),
 ]
 
@@ -65,8 +71,9 @@ def words(fields):
 def begun(program, config, fields, folder):
     """The values that vramlab begins with."""
     (folder / "config.json").write_text(json.dumps(config))
-    command = [program, "train", "--model-file", "config.json", "--backend", "cpu", "--batch", str(BATCH), "--sequence", str(TOKENS), "--steps", "1",
-               "--save", "begun.safetensors", *words({"optimizer": "adamw", **fields, "lr": 0})]
+    network = {"model-file": "config.json", "sequence": TOKENS} if config else {}
+    command = [program, "train", "--backend", "cpu", "--batch", str(BATCH), "--steps", "1", "--save", "begun.safetensors",
+               *words({**network, "optimizer": "adamw", **fields, "lr": 0})]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return safetensors.torch.load_file(folder / "begun.safetensors")
 
@@ -82,13 +89,18 @@ def named(name, adapted):
 
 
 def network(config, fields, values):
-    kind = getattr(transformers, config["architectures"][0])
-    model = kind(transformers.AutoConfig.for_model(**config)).float().train()
+    import loops
+
+    if config:
+        kind = getattr(transformers, config["architectures"][0])
+        model = kind(transformers.AutoConfig.for_model(**config)).float().train()
+    else:
+        model = loops.SimpleCnn()
     if "lora" in fields:
         target = fields.get("lora-target")
         target = target if target in (None, "all-linear") else target.split(",")
         saved = fields["modules-to-save"].split(",") if "modules-to-save" in fields else None
-        model = peft.get_peft_model(model, peft.LoraConfig(r=fields["lora"], target_modules=target, use_dora=fields.get("dora", False), use_rslora=fields.get("rslora", False), modules_to_save=saved, task_type="CAUSAL_LM"))
+        model = peft.get_peft_model(model, peft.LoraConfig(r=fields["lora"], target_modules=target, use_dora=fields.get("dora", False), use_rslora=fields.get("rslora", False), modules_to_save=saved, task_type="CAUSAL_LM" if config else None))
     own, left = dict(model.named_parameters()), dict(values)
     with torch.no_grad():
         for name, value in values.items():
@@ -101,8 +113,6 @@ def network(config, fields, values):
             left.pop(name)
     assert not own and not left, (list(own), list(left))
     if "freeze" in fields:
-        import loops
-
         loops.freeze(model, fields["freeze"])
     return model
 
@@ -110,12 +120,26 @@ def network(config, fields, values):
 def optimizer_of(model, fields):
     import optimized
 
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if fields.get("optimizer") == "momentum":
-        return torch.optim.SGD(parameters, lr=1e-2, momentum=0.9)
+    parameters, name = [parameter for parameter in model.parameters() if parameter.requires_grad], fields.get("optimizer")
+    if name == "momentum":
+        return torch.optim.SGD(parameters, lr=1e-2, momentum=0.9, nesterov=fields.get("nesterov", False))
+    if name == "muon":
+        return optimized.muon([*model.named_parameters()], {"lr": 1e-2})
+    if name == "adafactor":
+        return transformers.Adafactor(parameters, lr=1e-2, scale_parameter=False, relative_step=False)
     if fields.get("step-in-backward"):
         return optimized.InBackward(lambda parameter: torch.optim.AdamW([parameter], lr=1e-2), parameters)
-    return torch.optim.AdamW(parameters, lr=1e-2)
+    return torch.optim.AdamW(parameters, lr=1e-2, amsgrad=fields.get("amsgrad", False))
+
+
+def loss_of(model, config, number):
+    """The loss of a batch of this number: texts differ, and pictures are the same in each step."""
+    if config:
+        ids = tokens(number, config["vocab_size"])
+        return model(input_ids=ids, labels=ids).loss
+    generator, classes = SplitMix64(0), SplitMix64(2)
+    pictures = torch.tensor([2.0 * ((generator.next() >> 40) / (1 << 24)) - 1.0 for _ in range(BATCH * 3 * 32 * 32)]).view(BATCH, 3, 32, 32)
+    return torch.nn.functional.cross_entropy(model(pictures), torch.tensor([classes.below(10) for _ in range(BATCH)]))
 
 
 def losses(config, fields, values):
@@ -129,8 +153,7 @@ def losses(config, fields, values):
         optimizer.zero_grad()
         mean = 0.0
         for micro in range(accumulate):
-            ids = tokens(step * accumulate + micro, config["vocab_size"])
-            loss = model(input_ids=ids, labels=ids).loss / accumulate
+            loss = loss_of(model, config, step * accumulate + micro) / accumulate
             loss.backward()
             mean += loss.item()
         if "clip-grad-norm" in fields:

@@ -10,7 +10,7 @@
 Kinds: `models` (a family of transformers), `scripts` (trainings, operators and optimizers, with every event), `loops` (`scripts/loop`), `traces` (the
 allocator alone), `exports` (`scripts/export`), `optimizers` (values of every optimizer, on the host), `techniques` (programs with the flags that say the
 same, `scripts/loop/techniques.py`). `--python` names the Python with PyTorch. Files that
-are there already are left alone: what was interrupted goes on. Exit code 1: something failed, or two runs differ."""
+are there already are left alone, and of `techniques` what is missing in them is recorded: what was interrupted goes on. Exit code 1: something failed, or two runs differ."""
 import argparse
 import gzip
 import json
@@ -116,15 +116,25 @@ def of_models(given, names):
         yield family, made and {"format": "oracle-models-1", "family": family, "runs": made}
 
 
+# Programs of a group in one rehearsal, after which the file is written.
+AT_ONCE = 8
+
+
 def of_techniques(given, names):
-    """Kind `techniques`: every program of a group, with its fields."""
+    """Kind `techniques`: the programs of a group that its file lacks, with their fields; the whole file after some of them."""
     for name in names:
         cases = json.loads(subprocess.run([given.python, str(ROOT / "scripts/loop/techniques.py"), name], capture_output=True, text=True, check=True).stdout)
-        found = rehearsed(given, "techniques", cases)
+        path = pathlib.Path(given.into, name + ".json.gz") if given.into else None
+        found = {one["name"]: one for one in unpacked(path)["programs"]} if path and path.exists() else {}
+        new = [case for case in cases if case["name"] not in found]
+        for first in range(0, len(new), AT_ONCE):
+            found |= rehearsed(given, "techniques", new[first:first + AT_ONCE])
+            if found:
+                yield name, {"format": "vramlab-techniques-1", "programs": [found[case["name"]] for case in cases if case["name"] in found]}
         left = [case["name"] for case in cases if case["name"] not in found]
         if left:
             print(f"{name}: not recorded: {', '.join(left)}", file=sys.stderr)
-        yield name, found and {"format": "vramlab-techniques-1", "programs": [found[case["name"]] for case in cases if case["name"] in found]}
+            yield name, None
 
 
 def of_traces(given, names):
@@ -236,7 +246,7 @@ def main():
         parser.error("--into FOLDER, or --prove")
     folder = pathlib.Path(given.into)
     folder.mkdir(parents=True, exist_ok=True)
-    left = [name for name in names if not (folder / f"{name}.json.gz").exists()]
+    left = [name for name in names if given.kind == "techniques" or not (folder / f"{name}.json.gz").exists()]
     failed = []
     for name, recording in KINDS[given.kind](given, left):
         if recording:

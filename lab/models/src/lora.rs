@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use lab_base::as_text;
 use lab_base::error::{Error, Result};
-use memcore::nn::{LowRank, Parameter};
+use memcore::nn::{LayerKind, LowRank, Parameter};
 use serde::Serialize;
 
 /// The name in the paths of all weights of adapters.
@@ -70,9 +70,9 @@ impl LoraTarget {
         Self::Names(names.iter().map(|name| (*name).to_string()).collect())
     }
 
-    fn covers(&self, path: &str) -> bool {
+    fn covers(&self, path: &str, kind: LayerKind) -> bool {
         match self {
-            Self::AllLinear => !OUTPUT_LAYERS.contains(&path),
+            Self::AllLinear => kind == LayerKind::Linear && !OUTPUT_LAYERS.contains(&path),
             Self::Names(names) => names.iter().any(|name| is_named(path, name)),
             Self::Pattern(_) => false,
         }
@@ -135,12 +135,13 @@ pub struct Lora {
 }
 
 impl Lora {
-    /// Returns the adapter of the linear layer at a path; `None` if it has none.
-    pub fn of_layer(&self, path: &str) -> Option<LowRank> {
+    /// Returns the adapter of the layer of a kind at a path; `None` if it has none.
+    pub fn of_layer(&self, path: &str, kind: LayerKind) -> Option<LowRank> {
         let rank = self.rank.max(1) as f64;
         let scaling = f64::from(LORA_ALPHA) / if self.rslora { rank.sqrt() } else { rank };
         let options = LowRank { rank: self.rank, scaling, dropout: self.dropout, magnitudes: self.dora };
-        (!path.contains(ADAPTER) && self.target.covers(path) && !self.saves(path)).then_some(options)
+        let is_excluded = self.saved.iter().any(|name| is_named(path, name));
+        (!path.contains(ADAPTER) && self.target.covers(path, kind) && !is_excluded).then_some(options)
     }
 
     /// The options that are on.
@@ -154,12 +155,24 @@ impl Lora {
         name.contains(ADAPTER) || name.contains(SAVED)
     }
 
-    /// True if the module at a path is copied, and the copy trained.
+    /// True if the module at a path is copied, and the copy trained: its whole path ends with a name, as `norm` ends `input_layernorm`, too.
     pub fn saves(&self, path: &str) -> bool {
-        self.saved.iter().any(|name| is_named(path, name))
+        self.saved.iter().any(|name| path.ends_with(name.as_str()))
     }
 
-    /// Refuses a name that no linear layer has.
+    /// Refuses a layer that has an adapter and is copied with it.
+    fn check_copied<'a>(&self, mut adapted: impl Iterator<Item = &'a str>) -> Result<()> {
+        match adapted.find(|layer| self.saves(layer)) {
+            Some(layer) => {
+                let name = self.saved.iter().find(|name| layer.ends_with(name.as_str())).map_or("", String::as_str);
+                let problem = format!("PEFT would copy the adapter of {layer} with it; give its whole name");
+                Err(Error::usage("modules-to-save", format!("{name}: {problem}")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a name that no layer has which can have an adapter.
     ///
     /// # Errors
     /// [`Error::Usage`] naming it.
@@ -178,12 +191,13 @@ impl Lora {
             return Err(Error::usage(
                 "lora-target",
                 format!(
-                    "{name}: vramlab puts adapters on linear layers, and none is called so; a rehearsal of the script has those of embeddings and convolutions (vramlab predict train.py)"
+                    "{name}: no linear layer, table of embeddings or convolution is called so; a rehearsal of the script has PEFT's others (vramlab predict train.py)"
                 ),
             ));
         }
+        self.check_copied(adapted())?;
         let copied = || parameters.iter().filter_map(|parameter| parameter.path().split_once(SAVED));
-        match self.saved.iter().find(|name| !copied().any(|(module, _)| is_named(module, name))) {
+        match self.saved.iter().find(|name| !copied().any(|(module, _)| module.ends_with(name.as_str()))) {
             Some(name) => {
                 let problem = "no module of the network with weights of its own is called so";
                 Err(Error::usage("modules-to-save", format!("{name}: {problem}")))
@@ -208,17 +222,22 @@ mod tests {
             saved: vec!["lm_head".into()],
         };
         let path = "model.layers.0.self_attn.q_proj";
-        assert!(lora("q_proj,v_proj").of_layer(path).is_some());
-        assert!(lora("self_attn.q_proj").of_layer(path).is_some());
-        assert!(lora("proj").of_layer(path).is_none());
-        assert!(lora("all-linear").of_layer(path).is_some());
-        assert!(lora("all-linear").of_layer("lm_head").is_none());
-        assert!(lora("lm_head").of_layer("lm_head").is_none() && lora("q_proj").saves("lm_head"));
-        assert!(!lora("q_proj").saves("model.lm_heads"));
-        assert!(lora("default").of_layer("q_proj.lora_A.default").is_none());
+        let adapts = |target: &str, path: &str, kind: LayerKind| lora(target).of_layer(path, kind).is_some();
+        let linear = |target: &str, path: &str| adapts(target, path, LayerKind::Linear);
+        assert!(linear("q_proj,v_proj", path) && linear("self_attn.q_proj", path) && !linear("proj", path));
+        assert!(linear("all-linear", path) && !linear("all-linear", "lm_head"));
+        assert!(
+            !adapts("all-linear", "embed_tokens", LayerKind::Table) && adapts("conv1", "conv1", LayerKind::Convolution)
+        );
+        assert!(!linear("lm_head", "lm_head") && lora("q_proj").saves("lm_head"));
+        assert!(!lora("q_proj").saves("model.lm_heads") && lora("q_proj").saves("model.own_lm_head"));
+        assert!(!linear("default", "q_proj.lora_A.default"));
         assert_eq!(lora("q, v").target.to_string(), "q,v");
         let pattern = lora(r"layers.[\d]+.(q|k),?_proj").target;
-        assert_eq!((pattern.to_string().as_str(), pattern.covers(path)), (r"layers.[\d]+.(q|k),?_proj", false));
+        assert_eq!(
+            (pattern.to_string().as_str(), pattern.covers(path, LayerKind::Linear)),
+            (r"layers.[\d]+.(q|k),?_proj", false)
+        );
         assert!("q,,v".parse::<LoraTarget>().unwrap_err().contains("expected all-linear"));
     }
 }

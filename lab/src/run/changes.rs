@@ -3,6 +3,7 @@
 mod adapters;
 mod change;
 mod ends;
+mod in_backward;
 
 use lab_base::changes::{CHECKPOINTING, EXPANDABLE, alloc_conf};
 use lab_imports::huggingface::Keep;
@@ -50,6 +51,7 @@ pub(super) fn proposed(spec: &RunSpec, session: &Session, tensors: u64) -> Vec<C
     changes.extend(forms(run, script));
     changes.extend(lines(spec, session, script));
     changes.extend(allocator(spec));
+    changes.extend(in_backward::in_backward(spec, session));
     changes.extend(ranks(spec));
     changes.extend(splits(run, tensors, script));
     changes

@@ -138,8 +138,8 @@ impl TrySearch<'_> {
         all
     }
 
-    /// Bytes that the run takes after any of these changes: parameters, and at the end of the backward pass a gradient of each. Other numeric types may halve
-    /// them. `None` if a change trains adapters instead, or if not all parameters are trained on one device.
+    /// Bytes that the run takes after any of these changes: parameters, and at the end of the backward pass a gradient of each, unless steps free it. Other
+    /// numeric types may halve them. `None` if a change trains adapters instead, or if not all parameters are trained on one device.
     fn least(&self, before: BeforeTraining, changes: &[Change]) -> Option<u64> {
         let has = |axis: Axis| changes.iter().any(|change| change.axis() == axis);
         let training = &self.spec.training;
@@ -151,7 +151,7 @@ impl TrySearch<'_> {
             && training.freeze.is_none()
             && training.lora.is_none()
             && self.spec.parallel == ParallelSpec::default();
-        let each = if has(Axis::Precision) { 1 } else { 2 };
+        let each = if has(Axis::Precision) || has(Axis::InBackward) { 1 } else { 2 };
         (whole && !has(Axis::Adapters)).then_some(each * before.parameter_bytes)
     }
 

@@ -190,36 +190,35 @@ fn adapters_with_optimizers_take_what_peft_and_bitsandbytes_take() {
     compare("tuned", 14);
 }
 
-/// Modules that are trained as copies, rsLoRA, and DoRA under autocast.
+/// Modules that are trained as copies, adapters of tables, rsLoRA, and DoRA under autocast.
 #[test]
-fn copied_modules_take_what_peft_takes() {
-    compare_those("adapted_ends", 18, |fields| !has_tables(fields) && !differs(fields));
-}
-
-/// Two programs make other events than PEFT: DoRA over 4 bits under autocast (8 more there), and norms as copies (4 more while the network is made).
-fn differs(fields: &Value) -> bool {
-    (fields["dora"] == true && fields["load-in-4bit"] == true && fields["precision"] == "bf16-autocast-bf16")
-        || fields["modules-to-save"] == "norm"
-}
-
-/// Adapters of tables of embeddings are recorded, and not supported.
-fn has_tables(fields: &Value) -> bool {
-    fields["lora-target"].as_str().is_some_and(|target| target.contains("embed_tokens"))
+fn copied_modules_and_tables_take_what_peft_takes() {
+    compare("adapted_ends", 18);
 }
 
 #[test]
-fn adapters_of_tables_are_an_error_with_a_command() {
-    let folder = tempfile::tempdir().unwrap();
-    let programs = recorded("adapted_ends")["programs"].as_array().unwrap().clone();
-    let of_tables: Vec<&Value> = programs.iter().filter(|program| has_tables(&program["fields"])).collect();
-    assert_eq!(of_tables.len(), 7);
-    for (number, program) in of_tables.into_iter().enumerate() {
-        let spec = RunSpec::of_fields(&fields(program, number, folder.path())).unwrap();
+fn adapters_of_convolutions_take_what_peft_takes() {
+    compare("adapted_convolutions", 11);
+}
+
+#[test]
+fn adapters_of_further_tables_take_what_peft_takes() {
+    compare("adapted_tables", 15);
+}
+
+#[test]
+fn adapters_that_peft_does_not_put_on_are_an_error() {
+    let grouped = json!({"model": "mobilenet_v2", "lora": 8, "lora-target": "features.1.conv.0.0"});
+    let copied = json!({"model": "gpt", "lora": 8, "lora-target": "fc1", "modules-to-save": "c1"});
+    let missing = json!({"model": "gpt", "lora": 8, "lora-target": "fc1,lnf"});
+    for (fields, start) in [
+        (grouped, "rank 8 in features.1.conv.0.0: PEFT needs a rank that 32 groups divide"),
+        (copied, "modules-to-save: c1: PEFT would copy the adapter"),
+        (missing, "lora-target: lnf: "),
+    ] {
+        let spec = RunSpec::of_fields(fields.as_object().unwrap()).unwrap();
         let error = rows_and_host(&spec).map(|_| ()).unwrap_err().to_string();
-        assert!(
-            error.starts_with("lora-target: embed_tokens: ") && error.contains("vramlab predict train.py"),
-            "{error}"
-        );
+        assert!(error.starts_with(start), "{fields}: {error}");
     }
 }
 

@@ -210,8 +210,7 @@ impl OptimizerKind {
 
     /// True if devices compute it here. Of the others the memory is known, on a device without values.
     pub fn is_computed(self) -> bool {
-        // Muon's values were not compared with PyTorch's.
-        self.maker() != Maker::BitsAndBytes && self != Self::Muon
+        self.maker() != Maker::BitsAndBytes
     }
 
     fn is_adam(self) -> bool {

@@ -217,7 +217,7 @@ impl RunSettings {
             (Some(lora), _) => {
                 let of_adapters = lora.clone();
                 let init = init.freezing(|name| !Lora::trains(name)).saving(move |path| lora.saves(path));
-                init.adapting(move |path| of_adapters.of_layer(path))
+                init.adapting(move |path, kind| of_adapters.of_layer(path, kind))
             }
             (None, Some(freeze)) => init.freezing(move |name| freeze.covers(name)),
             (None, None) => init,

@@ -1,6 +1,7 @@
 //! Convolution and pooling layers.
 
 use super::Module;
+use super::adapter::{Base, LowRankAdapter};
 use super::init::Init;
 use super::parameter::{Fill, Parameter};
 use crate::autograd::Tensor;
@@ -18,10 +19,12 @@ pub struct Conv2d {
     pub weight: Parameter,
     /// `[out]`
     pub bias: Option<Parameter>,
+    /// What is trained in its place; boxed because few layers have one.
+    adapter: Option<Box<LowRankAdapter>>,
 }
 
 impl Conv2d {
-    /// Creates the layer with PyTorch's default initialisation.
+    /// Creates the layer with PyTorch's default initialisation, and its adapter if `init` has one for it.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the groups do not divide the channels; errors of the device.
@@ -41,18 +44,23 @@ impl Conv2d {
         let fill = Fill::fan_in(inputs / groups * kernel * kernel);
         let weight = init.parameter("weight", &[outputs, inputs / groups, kernel, kernel], fill)?;
         let bias = if bias { Some(init.parameter("bias", &[outputs], fill)?) } else { None };
-        Ok(Self { scope: init.scope(), geometry, weight, bias })
+        let adapter = LowRankAdapter::of_convolution(init, inputs, geometry, weight.array())?.map(Box::new);
+        Ok(Self { scope: init.scope(), geometry, weight, bias, adapter })
     }
 }
 
 impl Module for Conv2d {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
-        ops::conv2d(x, self.weight.tensor(), self.bias.as_ref().map(Parameter::tensor), self.geometry)
+        let y = ops::conv2d(x, self.weight.tensor(), self.bias.as_ref().map(Parameter::tensor), self.geometry)?;
+        let Some(adapter) = &self.adapter else { return Ok(y) };
+        let bias = self.bias.as_ref().map(Parameter::array);
+        adapter.added(y, x, &Base { weight: &|| Ok(self.weight.array().clone()), bias })
     }
 
     fn parameters(&self) -> Result<Vec<Parameter>> {
-        Ok(std::iter::once(&self.weight).chain(&self.bias).cloned().collect())
+        let adapter = self.adapter.as_ref().map_or(Ok(Vec::new()), |adapter| adapter.parameters())?;
+        Ok(std::iter::once(&self.weight).chain(&self.bias).cloned().chain(adapter).collect())
     }
 }
 

@@ -40,6 +40,17 @@ impl fmt::Display for LowRank {
     }
 }
 
+/// The kinds of layers that can have an adapter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayerKind {
+    /// A linear layer.
+    Linear,
+    /// A table of embeddings.
+    Table,
+    /// A convolution of two dimensions.
+    Convolution,
+}
+
 /// Creates parameters, in order, under a path.
 #[derive(Clone)]
 pub struct Init {
@@ -52,7 +63,7 @@ pub struct Init {
     flats: Option<Rc<Flats>>,
     /// Tells by their paths which parameters are not trained; `None` if all are.
     frozen: Option<Rc<IsFrozen>>,
-    /// Tells by its path which adapter a layer has; `None` if none has one.
+    /// Tells by its path and kind which adapter a layer has; `None` if none has one.
     adapters: Option<Rc<AdapterOf>>,
     /// Tells by its path which module is copied, and the copy trained; `None` if none is.
     saved: Option<Rc<IsSaved>>,
@@ -70,8 +81,8 @@ type QuantizationOf = dyn Fn(&str) -> Option<Quantization>;
 /// True for the path of a module that is copied.
 type IsSaved = dyn Fn(&str) -> bool;
 
-/// The adapter of the layer at a path.
-type AdapterOf = dyn Fn(&str) -> Option<LowRank>;
+/// The adapter of the layer of a kind at a path.
+type AdapterOf = dyn Fn(&str, LayerKind) -> Option<LowRank>;
 
 /// True for the path of a parameter that is not trained.
 type IsFrozen = dyn Fn(&str) -> bool;
@@ -191,9 +202,9 @@ impl Init {
         Self { frozen: Some(Rc::new(is_frozen)), ..self.clone() }
     }
 
-    /// Returns an `Init` with the same path whose linear layers have the low-rank adapters that this returns for their paths.
+    /// Returns an `Init` with the same path whose layers have the low-rank adapters that this returns for their paths and kinds.
     #[must_use]
-    pub fn adapting(&self, adapter: impl Fn(&str) -> Option<LowRank> + 'static) -> Self {
+    pub fn adapting(&self, adapter: impl Fn(&str, LayerKind) -> Option<LowRank> + 'static) -> Self {
         Self { adapters: Some(Rc::new(adapter)), ..self.clone() }
     }
 
@@ -217,10 +228,12 @@ impl Init {
         Self { adds: Some(dtype), ..self.clone() }
     }
 
-    /// Returns an `Init` with the same path for the weights of an adapter: float32 where the layer's are of 16 bits (`autocast_adapter_dtype=True`).
-    pub(super) fn of_adapter(&self) -> Self {
+    /// Returns an `Init` with the same path for the weights of an adapter: float32 where the layer's are of 16 bits (`autocast_adapter_dtype=True`), and for a
+    /// layer that is quantized, in a model that exists already, the type of what is added to it.
+    pub(super) fn of_adapter(&self, quantized: bool) -> Self {
         let usual = if matches!(self.dtype, DType::F16 | DType::BF16) { DType::F32 } else { self.dtype };
-        Self { is_new: self.adds.is_some(), dtype: self.adds.unwrap_or(usual), ..self.clone() }
+        let dtype = self.adds.filter(|_| quantized).unwrap_or(usual);
+        Self { is_new: self.adds.is_some(), dtype, ..self.clone() }
     }
 
     /// True if adapters are added to a model that exists on the device already.
@@ -252,9 +265,14 @@ impl Init {
         Ok((weight, packed))
     }
 
-    /// The adapter of the layer at this path; `None` if it has none.
-    pub(super) fn adapter(&self) -> Option<LowRank> {
-        self.adapters.as_ref().and_then(|adapter| adapter(&self.path))
+    /// The adapter of the layer of this kind at this path; `None` if it has none.
+    pub(super) fn adapter(&self, kind: LayerKind) -> Option<LowRank> {
+        self.adapters.as_ref().and_then(|adapter| adapter(&self.path, kind))
+    }
+
+    /// The path of what is created.
+    pub(super) fn path(&self) -> &str {
+        &self.path
     }
 
     fn join(&self, name: &dyn fmt::Display) -> String {

@@ -23,7 +23,7 @@ pub use attention::{AttentionOptions, MultiHeadAttention, Variables};
 pub use conv::{AvgPool2d, Conv2d, MaxPool2d};
 pub use converted::{Converted, Untrained};
 pub use embedding::Embedding;
-pub use init::{Init, LowRank};
+pub use init::{Init, LayerKind, LowRank};
 pub use linear::Linear;
 pub use norm::{BatchNorm2d, GroupNorm, LayerNorm, RmsNorm};
 pub use parameter::{Copied, Fill, Parameter, trained_values, write_f32};

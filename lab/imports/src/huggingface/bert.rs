@@ -232,7 +232,7 @@ impl Embeddings {
         }
         let position_ids = Tensor::from_array(position_ids);
         let types = Tensor::from_array(types.broadcast_to(&[batch, time])?);
-        let words = layers::marked(self.word.forward(ids)?, self.marks);
+        let words = layers::embedded(&self.word, ids, self.marks)?;
         let token_types = self.token_type.forward(&types)?;
         let mut sum = ops::add(&words, &token_types)?;
         let positions = self.position.forward(&position_ids)?;

@@ -143,7 +143,7 @@ impl Embeddings {
 
     fn embedded(&self, ids: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
-        let words = layers::marked(self.word.forward(ids)?, self.marks);
+        let words = layers::embedded(&self.word, ids, self.marks)?;
         let position_ids = Tensor::from_array(self.position_ids.narrow(1, 0, ids.dims()[1])?);
         let positions = self.position.forward(&position_ids)?;
         let mut sum = ops::add(&words, &positions)?;

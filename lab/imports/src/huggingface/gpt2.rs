@@ -148,12 +148,11 @@ impl InputEmbeddings for Embeddings {
         }
         let (embeds, positions) = if self.plain_positions {
             let positions = stage::plain_positions(ids)?;
-            (self.wte.forward(ids)?, positions)
+            (layers::embedded(&self.wte, ids, self.marks)?, positions)
         } else {
-            let embeds = self.wte.forward(ids)?;
+            let embeds = layers::embedded(&self.wte, ids, self.marks)?;
             (embeds, said.positions.cloned().map_or_else(|| stage::positions(ids), Ok)?)
         };
-        let embeds = layers::marked(embeds, self.marks);
         let position_embeds = self.wpe.forward(&positions)?;
         let mut hidden = ops::add(&embeds, &position_embeds)?;
         let context = match stage {

@@ -109,7 +109,7 @@ struct Embeddings {
 
 impl InputEmbeddings for Embeddings {
     fn forward(&self, ids: &Tensor, said: Said<'_>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
-        let embeds = layers::marked(self.embed_in.forward(ids)?, self.marks);
+        let embeds = layers::embedded(&self.embed_in, ids, self.marks)?;
         let Some(stage) = stage else {
             let hidden = self.emb_dropout.forward(&embeds)?;
             return Ok(EmbeddingOutput { hidden, context: BlockInputs::default(), variables: Variables(vec![embeds]) });

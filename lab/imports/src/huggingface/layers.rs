@@ -135,6 +135,14 @@ fn new_gelu(x: &Tensor) -> Result<Tensor> {
     Ok(y)
 }
 
+/// The embeddings of tokens: the rows of a table, marked by a hook if there is one, and what an adapter adds to them.
+///
+/// # Errors
+/// Those of the table.
+pub(super) fn embedded(table: &Embedding, ids: &Tensor, marks: bool) -> Result<Tensor> {
+    table.adapted(marked(table.rows(ids)?, marks), ids, None)
+}
+
 /// `output.requires_grad_(True)` of a hook, if there is one: the embeddings of a frozen table become a leaf, which keeps them and their gradient.
 pub(super) fn marked(embeds: Tensor, marks: bool) -> Tensor {
     if marks && !embeds.requires_grad() { Tensor::leaf(embeds.into_array()) } else { embeds }

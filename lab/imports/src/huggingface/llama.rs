@@ -230,14 +230,22 @@ pub(super) enum Scale {
     Tensor(Tensor),
 }
 
+impl Embeddings {
+    /// The embeddings of tokens of a table that multiplies them itself, with what an adapter adds.
+    fn scaled(&self, ids: &Tensor, factor: &Tensor) -> Result<Tensor> {
+        let scale = ops::cast(factor, self.table.weight.tensor().dtype())?;
+        let mut embeds = self.table.rows(ids)?;
+        embeds = ops::mul(&embeds, &scale)?;
+        self.table.adapted(layers::marked(embeds, self.marks), ids, Some(factor))
+    }
+}
+
 impl InputEmbeddings for Embeddings {
     fn forward(&self, ids: &Tensor, said: Said<'_>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
-        let mut embeds = self.table.forward(ids)?;
-        if let Scale::Tensor(scale) = &self.scale {
-            let scale = ops::cast(scale, self.table.weight.tensor().dtype())?;
-            embeds = ops::mul(&embeds, &scale)?;
-        }
-        embeds = layers::marked(embeds, self.marks);
+        let embeds = match &self.scale {
+            Scale::Tensor(scale) => self.scaled(ids, scale)?,
+            _ => layers::embedded(&self.table, ids, self.marks)?,
+        };
         let context = match stage {
             Some(stage) => stage.block_inputs(&embeds, said)?,
             None => BlockInputs::default(),

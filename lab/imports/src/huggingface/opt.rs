@@ -158,7 +158,7 @@ impl Embeddings {
 
 impl InputEmbeddings for Embeddings {
     fn forward(&self, ids: &Tensor, said: Said<'_>, stage: Option<&Stage>) -> Result<EmbeddingOutput> {
-        let mut embeds = layers::marked(self.embed_tokens.forward(ids)?, self.marks);
+        let mut embeds = layers::embedded(&self.embed_tokens, ids, self.marks)?;
         let cache = stage.and_then(Stage::cache);
         let (mask, positions) = Self::positions(ids, said)?;
         let own = |stage: &Stage| stage.options.rules().masks_by_positions.then_some(&mask);

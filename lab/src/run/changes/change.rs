@@ -15,6 +15,8 @@ pub(super) mod size {
     pub(in crate::run) const PACKAGE: u32 = 4;
     /// Fewer examples at a time; a little more for each further division.
     pub(in crate::run) const SPLIT: u32 = 4;
+    /// Some lines, after which gradients can neither be added up nor clipped.
+    pub(in crate::run) const HOOKS: u32 = 6;
     /// Copies between card and host in each step.
     pub(in crate::run) const HOST: u32 = 7;
     /// The numeric results change: more than all changes at once that keep them.
@@ -46,6 +48,7 @@ pub(in crate::run) enum Axis {
     Zero,
     Split,
     SavedOn,
+    InBackward,
 }
 
 type Edit = Box<dyn Fn(&mut RunSpec) + Send + Sync>;
@@ -120,8 +123,8 @@ impl Change {
             | Axis::ZeroGrad
             | Axis::Allocator => Helps::Always,
             // Gradients exist while the next micro-batch runs; what is gathered exists beside the shards.
-            // A copy of each weight that backward reads exists beside it.
-            Axis::Split | Axis::Buckets | Axis::Zero | Axis::SavedOn => Helps::Often,
+            // A copy of each weight that backward reads exists beside it. The first steps make states while activations are there.
+            Axis::Split | Axis::Buckets | Axis::Zero | Axis::SavedOn | Axis::InBackward => Helps::Often,
             Axis::Sequence | Axis::Precision | Axis::Optimizer | Axis::LargerOptimizer | Axis::Adapters => {
                 Helps::Unknown
             }

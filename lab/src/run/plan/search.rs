@@ -83,7 +83,8 @@ impl Planner<'_> {
     fn moves(&self) -> Result<Moves> {
         let mut all = changes::proposed(self.spec, self.session, self.runner.before_training(self.spec)?.tensors);
         all.retain(|change| match change.axis() {
-            Axis::Sequence | Axis::LargerOptimizer | Axis::Split => false,
+            // Of steps in backward the time is not known.
+            Axis::Sequence | Axis::LargerOptimizer | Axis::Split | Axis::InBackward => false,
             Axis::Precision => self.allowed.numbers,
             Axis::Optimizer => self.allowed.optimizer,
             Axis::Adapters => self.allowed.adapters,

@@ -58,7 +58,7 @@ impl Config {
         let classifies = head.head == Head::TokenClassification;
         let body = if classifies { init.at("transformer") } else { init.clone() };
         let table = [self.vocabulary, self.width];
-        let shared = Embedding::with_fill(&body.at("shared"), table[0], table[1], self.normal(1.0))?;
+        let shared = Embedding::without_adapter(&body.at("shared"), table[0], table[1], self.normal(1.0))?;
         let own =
             self.options.built_on_device.then(|| Array::empty(init.device(), &table, init.dtype())).transpose()?;
         let encoder = Stack::new(&body.at("encoder"), self, &shared, false)?;
@@ -72,7 +72,7 @@ impl Config {
 
     fn pair(&self, init: &Init, head: Option<&HeadConfig>) -> Result<Box<dyn Body>> {
         let table = [self.vocabulary, self.width];
-        let shared = Embedding::with_fill(&init.at("shared"), table[0], table[1], self.normal(1.0))?;
+        let shared = Embedding::without_adapter(&init.at("shared"), table[0], table[1], self.normal(1.0))?;
         // Made on the device, each copy has weights of its own until they are tied.
         let own = || {
             let made = self.options.built_on_device.then(|| Array::empty(init.device(), &table, init.dtype()));
