@@ -53,6 +53,34 @@ class Modules(unittest.TestCase):
         self.assertEqual(small.by_category["parameter"], large.by_category["parameter"])
         self.assertLess(small.peak, large.peak)
 
+    def test_an_operator_of_several_names_is_the_one_that_the_program_knows(self) -> None:
+        import torch
+
+        class Joined(torch.nn.Module):
+            def __init__(self, join: Any) -> None:
+                super().__init__()
+                self.layer, self.join = torch.nn.Linear(64, 64), join
+
+            def forward(self, x: Any) -> Any:
+                return self.join([self.layer(x), x], dim=-1)
+
+        first, second = (vramlab.predict(Joined(join), torch.randn(2, 64), batch=8) for join in (torch.cat, torch.concatenate))
+        self.assertEqual(first.peak, second.peak)
+
+    def test_a_mask_that_becomes_weights_needs_what_a_sum_does(self) -> None:
+        import torch
+
+        class Weighted(torch.nn.Module):
+            def __init__(self, factor: float) -> None:
+                super().__init__()
+                self.layer, self.factor = torch.nn.Linear(64, 64), factor
+
+            def forward(self, x: Any) -> Any:
+                return self.layer(x) * torch.add(0.3333, x > 0, alpha=self.factor)
+
+        weighted, plain = (vramlab.predict(Weighted(factor), torch.randn(2, 64), batch=8) for factor in (0.6667, 1))
+        self.assertEqual(weighted.peak, plain.peak)
+
     def test_an_optimizer_is_taken_as_it_is(self) -> None:
         import torch
 

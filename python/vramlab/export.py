@@ -152,6 +152,7 @@ def _exported(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dyna
         _without_whole_slices(program)
         _with_numbers(program)
         _with_grouped_products(program)
+        _with_first_names(program)
         dies_after = lives.after_their_last_use(program)
         # After the lifetimes, which know values by the operators that were traced.
         with_ctc(_graphs(program))
@@ -220,6 +221,17 @@ def _with_grouped_products(program: Any) -> None:
             if node.op == "call_function" and str(node.target) == "transformers.grouped_mm_fallback.default":
                 # The name stays: lifetimes refer to it.
                 node.target = own.default
+
+
+def _with_first_names(program: Any) -> None:
+    """Calls an operator by its first name where PyTorch has several for it and traces the one that the code uses."""
+    import torch
+
+    for graph in _graphs(program):
+        for node in graph.nodes:
+            if node.op == "call_function" and str(node.target) == "aten.concatenate.default":
+                # The name stays: lifetimes refer to it.
+                node.target = torch.ops.aten.cat.default
 
 
 def _number(program: Any, node: Any) -> Any:

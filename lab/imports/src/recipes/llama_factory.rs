@@ -19,14 +19,14 @@ pub(super) const KEYS: Table = &[
         "model_name_or_path", "stage", "do_train", "finetuning_type", "lora_rank", "lora_target", "lora_dropout", "quantization_bit",
         "quantization_method", "bf16", "fp16", "pure_bf16", "disable_gradient_checkpointing", "use_reentrant_gc", "flash_attn", "optim",
         "gradient_checkpointing", "gradient_checkpointing_kwargs", "packing", "neat_packing", "deepspeed",
-        "double_quantization",
+        "double_quantization", "use_muon",
     ]),
     (Unsupported(Some("data-parallel")), &["fsdp", "use_ray"]),
     (AboveOne(Some("data-parallel")), &[
         "ray_num_workers", "tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size", "context_parallel_size",
         "hyper_parallel_cp_size",
     ]),
-    (Unsupported(Some("optimizer")), &["use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon"]),
+    (Unsupported(Some("optimizer")), &["use_galore", "use_apollo", "use_badam", "use_adam_mini"]),
     (Unsupported(None), &[
         "use_llama_pro", "mixture_of_depths", "use_unsloth", "use_unsloth_gc", "use_kt", "use_mca",
         "use_megatron_bridge", "use_hyper_parallel", "fp8", "shift_attn", "use_asft_loss", "upcast_layernorm", "upcast_lmhead_output", "ref_model",
@@ -78,7 +78,10 @@ pub(super) fn settle(keys: &Keys<'_>, taken: &mut Taken<'_>) -> Result<()> {
     if !keys.is_on("do_train") {
         taken.unsupported("do_train", keys.value("do_train").unwrap_or(&Value::Bool(false)), None);
     }
-    optimizers::set(taken, "optim", keys.value("optim").unwrap_or(&"adamw_torch_fused".into()));
+    match keys.is_on("use_muon") {
+        true => optimizers::set(taken, "use_muon", &"muon".into()),
+        false => optimizers::set(taken, "optim", keys.value("optim").unwrap_or(&"adamw_torch_fused".into())),
+    }
     let kind = keys.text("finetuning_type").unwrap_or("lora");
     match kind {
         "lora" => {

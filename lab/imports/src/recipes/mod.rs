@@ -9,6 +9,7 @@
 mod axolotl;
 mod keys;
 mod llama_factory;
+mod llama_factory_v1;
 mod optimizers;
 mod swift;
 mod torchtune;
@@ -75,15 +76,20 @@ impl Recipe {
             let problem = "describes an evaluation, a generation or a quantization of torchtune, not a training";
             return Err(Error::usage(&file, problem));
         }
+        let only_asks = ["do_predict", "do_eval"].iter().any(|name| all.is_on(name)) && !all.is_on("do_train");
+        if trainer == Trainer::LlamaFactory && only_asks {
+            return Err(Error::usage(&file, "describes an evaluation or an inference, not a training"));
+        }
         let network = match trainer {
             Trainer::Axolotl => all.text("base_model").map(String::from),
             Trainer::LlamaFactory | Trainer::Trl => all.text("model_name_or_path").map(String::from),
-            Trainer::Swift => all.text("model").map(String::from),
+            Trainer::LlamaFactoryV1 | Trainer::Swift => all.text("model").map(String::from),
             Trainer::Torchtune => torchtune::network(&all, text),
         };
         let command = match trainer {
             Trainer::Axolotl => vec!["axolotl", "train", &file],
             Trainer::LlamaFactory => vec!["llamafactory-cli", "train", &file],
+            Trainer::LlamaFactoryV1 => vec!["llamafactory-cli", "sft", &file],
             Trainer::Trl => vec!["trl", trl::method(&all), "--config", &file],
             Trainer::Torchtune => vec!["tune", "run", torchtune::recipe(&all, text), "--config", &file],
             Trainer::Swift => vec!["swift", swift::method(&all), &file],
@@ -100,16 +106,19 @@ impl Recipe {
         let table = match self.trainer {
             Trainer::Axolotl => axolotl::KEYS,
             Trainer::LlamaFactory => llama_factory::KEYS,
+            Trainer::LlamaFactoryV1 => llama_factory_v1::KEYS,
             Trainer::Trl => trl::KEYS,
             Trainer::Torchtune => torchtune::KEYS,
             Trainer::Swift => swift::KEYS,
         };
-        let mut taken = Taken::new(&self.file, table, self.trainer != Trainer::Torchtune);
+        let mut taken =
+            Taken::new(&self.file, table, !matches!(self.trainer, Trainer::Torchtune | Trainer::LlamaFactoryV1));
         taken.take(&self.keys)?;
         let keys = Keys::new(&self.keys);
         match self.trainer {
             Trainer::Axolotl => axolotl::settle(&keys, &mut taken)?,
             Trainer::LlamaFactory => llama_factory::settle(&keys, &mut taken)?,
+            Trainer::LlamaFactoryV1 => llama_factory_v1::settle(&keys, around, &mut taken)?,
             Trainer::Trl => trl::settle(&keys, around, &mut taken)?,
             Trainer::Torchtune => torchtune::settle(&keys, &self.command[2], &mut taken)?,
             Trainer::Swift => swift::settle(&keys, around, &mut taken)?,
@@ -117,14 +126,14 @@ impl Recipe {
         let mut counted = taken.counted();
         with_liger(&self.keys, around.config, &mut counted.args);
         match self.trainer {
-            Trainer::Torchtune => plain_loop(&mut counted.args),
+            Trainer::Torchtune | Trainer::LlamaFactoryV1 => plain_loop(&mut counted.args),
             _ => around.with_trainer(&mut counted.args),
         }
         Ok(counted)
     }
 }
 
-/// The loop of torchtune: a plain one that keeps only the loss.
+/// The loop of torchtune, and of LLaMA-Factory's second version: a plain one that keeps only the loss.
 fn plain_loop(args: &mut HfArgs) {
     args.fields.insert("keep".into(), "loss".into());
     args.fields.remove("weight-decay");
@@ -140,11 +149,6 @@ fn not_a_recipe(file: &str, keys: &Map<String, Value>) -> Result<Option<Recipe>>
         return Err(Error::usage(file, problem));
     }
     let model = has("model") || has("model_name_or_path");
-    if has("model_class") || has("train_dataset") && model {
-        let problem = "a recipe of LLaMA-Factory's second version (USE_V1), whose keys vramlab does not know; with LLaMA-Factory installed: \
-                       vramlab predict -- llamafactory-cli sft";
-        return Err(Error::usage(file, format!("{problem} {file}")));
-    }
     if has("model") && has("micro_batch_size") {
         let problem = "a recipe of Megatron, whose keys vramlab does not know; with ms-swift installed: vramlab predict -- megatron sft";
         return Err(Error::usage(file, format!("{problem} {file}")));

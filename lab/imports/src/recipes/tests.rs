@@ -30,6 +30,9 @@ const AXOLOTL: &str = "base_model: org/small\nsequence_len: 4096\nmicro_batch_si
 const LLAMA_FACTORY: &str = "model_name_or_path: org/small\nstage: sft\ndo_train: true\nfinetuning_type: full\ncutoff_len: 1024\nbf16: true\n\
     per_device_train_batch_size: 1\ngradient_accumulation_steps: 2\nlearning_rate: 1.0e-5\ntemplate: qwen\ndataset: alpaca_en_demo\nplot_loss: true\n";
 
+const LLAMA_FACTORY_V1: &str = "model: org/small\nmodel_class: llm\npeft_config:\n  name: lora\n  r: 16\n  target_modules: all\nquant_config:\n  \
+    name: bnb\n  quantization_bit: 4\ndist_config: null\ntrain_dataset: data/sft.yaml\nmicro_batch_size: 4\ncutoff_len: 1024\nlearning_rate: 1.0e-4\n";
+
 const TRL: &str = "model_name_or_path: org/small\ndataset_name: org/texts\nper_device_train_batch_size: 4\nmax_length: 512\nuse_peft: true\nlora_r: 32\n\
     lora_target_modules: all-linear\ndtype: bfloat16\nenv:\n  PYTORCH_CUDA_ALLOC_CONF: expandable_segments:True\n";
 
@@ -47,6 +50,7 @@ fn each_trainer_is_told_by_its_keys_and_started_with_its_command() {
     for (text, trainer, command) in [
         (AXOLOTL, Trainer::Axolotl, "axolotl train FILE"),
         (LLAMA_FACTORY, Trainer::LlamaFactory, "llamafactory-cli train FILE"),
+        (LLAMA_FACTORY_V1, Trainer::LlamaFactoryV1, "llamafactory-cli sft FILE"),
         (TRL, Trainer::Trl, "trl sft --config FILE"),
         (SWIFT, Trainer::Swift, "swift sft FILE"),
         (TORCHTUNE, Trainer::Torchtune, "tune run lora_finetune_single_device --config FILE"),
@@ -305,7 +309,6 @@ fn other_files_are_no_recipes_or_say_of_what() {
     }
     for (text, part) in [
         ("compute_environment: LOCAL_MACHINE\nnum_processes: 8\n", "configures accelerate"),
-        ("model: org/small\nmodel_class: llm\ntrain_dataset: a.yaml\n", "second version"),
         ("model: org/small\nmicro_batch_size: 1\nlora_rank: 8\n", "Megatron"),
         ("model_name_or_path: org/small\nexport_dir: out\ntemplate: qwen\n", "not a training"),
         ("base_model: [\n", "a.yaml"),
@@ -321,10 +324,45 @@ fn other_files_are_no_recipes_or_say_of_what() {
 /// No key stands twice in a table, or in it and among the arguments that it would hide by mistake.
 #[test]
 fn no_key_has_two_effects() {
-    for table in [axolotl::KEYS, llama_factory::KEYS, trl::KEYS, torchtune::KEYS, swift::KEYS] {
+    for table in [axolotl::KEYS, llama_factory::KEYS, llama_factory_v1::KEYS, trl::KEYS, torchtune::KEYS, swift::KEYS] {
         let mut seen = std::collections::BTreeSet::new();
         for name in table.iter().flat_map(|(_, names)| names.iter()) {
             assert!(seen.insert(name), "{name} stands twice");
         }
     }
+}
+
+#[test]
+fn the_second_version_of_llama_factory_is_counted() {
+    assert_eq!(
+        fields(counted(LLAMA_FACTORY_V1).1),
+        json!({"batch": 4, "sequence": 1024, "lr": 1e-4, "optimizer": "adamw", "optimizer-impl": "foreach", "checkpoint": "blocks", "precision": "bf16",
+            "clip-grad-norm": 1.0, "attention": "sdpa", "keep": "loss", "lora": 16, "lora-target": "all-linear", "lora-dropout": 0.05,
+            "load-in-4bit": true, "double-quant": true})
+    );
+    let changed = |from: &str, to: &str| counted(&LLAMA_FACTORY_V1.replace(from, to)).1;
+    let divided = changed("dist_config: null", "dist_config:\n  name: fsdp2");
+    assert_eq!((refused(&divided), &divided.args.fields["zero"]), (vec!["dist_config.name=fsdp2"], &json!(3)));
+    assert_eq!(refused(&changed("name: lora", "name: freeze")), ["peft_config.name=freeze"]);
+    assert_eq!(refused(&changed("data/sft.yaml", "data/dpo.yaml")), ["train_dataset=data/dpo.yaml"]);
+    let muon = changed("dist_config: null", "optim_config:\n  name: muon");
+    assert_eq!(muon.args.fields["optimizer"], "muon");
+}
+
+#[test]
+fn what_recurs_in_examples_is_counted() {
+    let phi =
+        TORCHTUNE.replace("lora_llama3_2_1b", "lora_phi3_mini").replace("'output_proj'", "'k_proj', 'output_proj'");
+    assert_eq!(counted(&phi).1.args.fields["lora-target"], "qkv_proj,o_proj,gate_up_proj,down_proj");
+    let more = counted(&format!("{TORCHTUNE}compile: True\nenable_activation_offloading: True\n")).1;
+    assert_eq!((refused(&more), &more.args.fields["save-on-cpu"]), (vec![], &json!("pinned")));
+    assert!(
+        more.args.left_out.iter().any(|how| how.starts_with("compile=true (counted without it")),
+        "{:?}",
+        more.args
+    );
+    let muon = counted(&format!("{LLAMA_FACTORY}use_muon: true\n")).1;
+    assert_eq!((refused(&muon), &muon.args.fields["optimizer"]), (vec![], &json!("muon")));
+    let asks = LLAMA_FACTORY.replace("do_train: true", "do_predict: true");
+    assert!(Recipe::of_text("a.yaml", &asks).unwrap_err().to_string().contains("not a training"));
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use super::llama_factory_v1;
+
 /// A program that trains as a YAML file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trainer {
@@ -11,6 +13,8 @@ pub enum Trainer {
     Axolotl,
     /// LLaMA-Factory.
     LlamaFactory,
+    /// LLaMA-Factory's second version.
+    LlamaFactoryV1,
     /// TRL's command line.
     Trl,
     /// torchtune.
@@ -24,7 +28,7 @@ impl Trainer {
     pub fn package(self) -> &'static str {
         match self {
             Self::Axolotl => "axolotl",
-            Self::LlamaFactory => "llamafactory",
+            Self::LlamaFactory | Self::LlamaFactoryV1 => "llamafactory",
             Self::Trl => "trl",
             Self::Torchtune => "torchtune",
             Self::Swift => "ms_swift",
@@ -37,6 +41,7 @@ impl fmt::Display for Trainer {
         f.write_str(match self {
             Self::Axolotl => "axolotl",
             Self::LlamaFactory => "LLaMA-Factory",
+            Self::LlamaFactoryV1 => "LLaMA-Factory's second version (USE_V1=1)",
             Self::Trl => "TRL",
             Self::Torchtune => "torchtune",
             Self::Swift => "ms-swift",
@@ -94,6 +99,11 @@ pub(super) fn recognised(keys: &Map<String, Value>) -> Option<(Trainer, Vec<&'st
     let found: Vec<_> = parts.into_iter().filter(|part| keys.get(*part).is_some_and(of_torchtune)).collect();
     if !found.is_empty() {
         return Some((Trainer::Torchtune, vec!["_component_"]));
+    }
+    if llama_factory_v1::is_it(|name| keys.contains_key(name)) {
+        let parts = ["model", "model_class", "train_dataset"];
+        let found = parts.into_iter().filter(|name| keys.contains_key(*name)).collect();
+        return Some((Trainer::LlamaFactoryV1, found));
     }
     MARKS.iter().find_map(|marks| {
         let has = |name: &&&str| keys.contains_key(**name);

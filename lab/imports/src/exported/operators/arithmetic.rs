@@ -207,8 +207,23 @@ fn no_factor(c: &Call<'_>) -> Result<()> {
 }
 
 fn add(c: &Call<'_>) -> Result<Made> {
-    no_factor(c)?;
+    let factor = c.float_or("alpha", 1.0)?;
+    if factor != 1.0 {
+        return add_times(c, factor);
+    }
     Forms { op: "add", tensors: ops::add, number: ops::add_scalar, whole: |a, b| a + b, divides: false }.apply(c)
+}
+
+/// Adds a tensor times a number, in one kernel: of tensors without a gradient, as masks that become weights.
+fn add_times(c: &Call<'_>, factor: f64) -> Result<Made> {
+    let x = c.tensor("self")?;
+    match other(c)? {
+        Other::Tensor(other) if !x.requires_grad() && !other.requires_grad() => {
+            let dtype = host::meeting(x.dtype(), other.dtype());
+            Ok(Made::tensor(host::zip(x, other, "add", dtype, |a, b| a + factor * b)?))
+        }
+        _ => Err(c.error("a factor (alpha) is not represented, but of tensors without a gradient")),
+    }
 }
 
 fn sub(c: &Call<'_>) -> Result<Made> {
