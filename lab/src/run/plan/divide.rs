@@ -7,7 +7,7 @@ use lab_base::error::{Error, Result};
 use lab_base::section::Try;
 
 use super::held::HeldBy;
-use super::search::{Moves, Way};
+use super::moves::{Moves, Way};
 use super::time::StepTimes;
 use super::{Planned, Planner};
 use crate::run::changes::{self, Axis, Change};
@@ -212,7 +212,7 @@ impl<'a> Search<'a> {
             fits: figures.fits_surely(),
             deviations: figures.unaccounted(figures.deviations),
             made: made.to_vec(),
-            spec: spec.clone(),
+            spec,
             size: changes.map(|change| change.as_move().size).sum(),
         })
     }

@@ -4,6 +4,7 @@ mod checkpoints;
 mod divide;
 mod held;
 mod lengths;
+mod moves;
 mod search;
 mod time;
 

@@ -7,7 +7,6 @@
 //! the allocator's segments, buckets of gradients) are made as far as the plan needs them to fit.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 
 use lab_analysis::combine::{Goal, Limits, Move, Outcome, smallest};
 use lab_analysis::side_by_side;
@@ -15,9 +14,9 @@ use lab_base::error::{Error, Result};
 
 use super::divide::Search;
 use super::held::Held;
+use super::moves::Way;
 use super::{Plan, Planned, Planner};
-use crate::run::changes::{self, Axis, Change};
-use crate::run::spec::RunSpec;
+use crate::run::changes;
 
 /// Times within this share are alike: of them the plan with the fewest changes is taken.
 const ALIKE: f64 = 0.02;
@@ -37,25 +36,6 @@ const MOST_OF_BLOCKS: usize = 2;
 /// Bytes of a gibibyte.
 const GIB: u64 = 1 << 30;
 
-/// The changes of a search.
-pub(super) struct Moves {
-    pub(super) all: Vec<Change>,
-    /// Those that cost or save time.
-    timed: Vec<usize>,
-    /// Those whose time the estimate does not know.
-    settings: Vec<usize>,
-    /// Number of the network's tensors.
-    tensors: u64,
-}
-
-/// A choice of techniques, and the time that no division of it is below.
-pub(super) struct Way {
-    pub(super) chosen: Vec<usize>,
-    least_seconds: f64,
-    /// What it holds for as long as it trains, however it is divided; `None` if ranks divide that.
-    held: Option<Held>,
-}
-
 impl Planner<'_> {
     /// Returns the fastest plan that fits, and what other amounts of memory would give. `on_first` is told of the first one that fits.
     ///
@@ -67,21 +47,6 @@ impl Planner<'_> {
             on_first(&first);
         }
         search.plan()
-    }
-
-    fn moves(&self) -> Result<Moves> {
-        let tensors = self.runner.before_training(self.spec)?.tensors;
-        let mut all = changes::proposed(self.spec, self.session, tensors);
-        all.retain(|change| match change.axis() {
-            Axis::Sequence | Axis::LargerOptimizer | Axis::Split => false,
-            Axis::Precision => self.allowed.numbers,
-            Axis::Optimizer => self.allowed.optimizer,
-            Axis::Adapters => self.allowed.adapters,
-            _ => true,
-        });
-        let settings = [Axis::Keep, Axis::ZeroGrad, Axis::Allocator, Axis::Buckets];
-        let (settings, timed) = (0..all.len()).partition(|i: &usize| settings.contains(&all[*i].axis()));
-        Ok(Moves { all, timed, settings, tensors })
     }
 }
 
@@ -100,7 +65,8 @@ impl Search<'_> {
         for wave in open.chunks(WAVE) {
             let bound = fastest(&found).filter(|_| !divides_all);
             let bound = bound.map_or(f64::INFINITY, |seconds| seconds * (1.0 + ALIKE));
-            let (open, slower): (Vec<&Way>, Vec<&Way>) = wave.iter().partition(|way| way.least_seconds <= bound);
+            let (open, slower): (Vec<&Way>, Vec<&Way>) =
+                wave.iter().copied().partition(|way| way.least_seconds <= bound);
             left_out.extend(slower);
             tried += self.divide(&open, divides_all, &mut found)?;
         }
@@ -246,32 +212,6 @@ impl Search<'_> {
         let limit = best.map_or(f64::INFINITY, |best| best.seconds * (1.0 - ALIKE));
         let faster = found.iter().filter(|one| reserved(one) <= room && one.seconds < limit);
         Ok(faster.min_by(|a, b| a.seconds.total_cmp(&b.seconds)).cloned())
-    }
-}
-
-impl Moves {
-    /// The run with these changes.
-    pub(super) fn made(&self, spec: &RunSpec, chosen: &[usize]) -> RunSpec {
-        let mut spec = spec.clone();
-        chosen.iter().for_each(|i| self.all[*i].apply(&mut spec));
-        spec
-    }
-
-    /// The last setting of each kind, which goes furthest.
-    pub(super) fn furthest_settings(&self) -> Vec<usize> {
-        self.last_of_each(&self.settings)
-    }
-
-    /// The last technique of each kind that leaves the training as it is, on the card.
-    pub(super) fn furthest_techniques(&self) -> Vec<usize> {
-        let changes_more = [Axis::Precision, Axis::Optimizer, Axis::Adapters, Axis::SavedOn, Axis::Zero];
-        let of_memory = |i: &usize| !changes_more.contains(&self.all[*i].axis());
-        self.last_of_each(&self.timed.iter().copied().filter(of_memory).collect::<Vec<_>>())
-    }
-
-    fn last_of_each(&self, changes: &[usize]) -> Vec<usize> {
-        let last: BTreeMap<usize, usize> = changes.iter().map(|&i| (self.all[i].axis() as usize, i)).collect();
-        last.into_values().collect()
     }
 }
 
