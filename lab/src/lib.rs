@@ -25,7 +25,7 @@ pub mod rehearse;
 pub mod run;
 pub mod watch;
 
-pub use lab_analysis::{bench, fit, forensics, lengths, lock, peaks, predict, step_time};
+pub use lab_analysis::{bench, fit, forensics, lengths, lock, peaks, predict, sending, step_time};
 pub use lab_base::{
     Error, Result, backends, bytes, cards, changes, error, figures, hidden, input, named, python, section, similar,
     speeds,

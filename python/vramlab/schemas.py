@@ -179,13 +179,16 @@ class PlanV1(TypedDict, total=False):
     budget_bytes: int
     global_batch: int
     cards: int
+    machines: int
     best: Optional[PlannedResult]
     front: list[PlannedResult]
     faster: Optional[PlannedResult]
+    with_more: Optional[PlannedResult]
     unlimited_seconds: float
     hand_over: Optional[HandedOver]
     tried: int
     left_out: int
+    too_large: int
     allowed: list[str]
     notes: list[str]
     warnings: list[str]

@@ -73,12 +73,22 @@ impl LengthsArgs {
     }
 }
 
+/// Cards of a machine, where nobody says how many.
+const CARDS_OF_A_MACHINE: usize = 8;
+
 /// `vramlab plan`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PlanArgs {
     /// Examples of a step, on all cards together [default: those of --batch, or the network's own].
     #[arg(long, value_name = "N")]
     pub global_batch: Option<usize>,
+    /// Divide each step among so many cards: the plan chooses replicas or ZeRO's stage. --data-parallel N is the same. vramlab does not search tensor, sequence,
+    /// context, expert and pipeline parallelism.
+    #[arg(long, value_name = "N", conflicts_with_all = ["data_parallel", "zero"], value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    pub world: Option<u32>,
+    /// Machines on which these cards are, for the time that they take to send [default: one for each 8 cards].
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    pub nodes: Option<u32>,
     /// Plan for each of these cards instead, or for any that has a name, and compare them.
     #[arg(long, value_name = "A,B|any", conflicts_with = "gpu")]
     pub gpus: Option<String>,
@@ -110,8 +120,16 @@ impl PlanArgs {
     /// Returns the flags as fields of a run with all examples of a step in one batch.
     pub(crate) fn spec(&self) -> RunSpec {
         let mut spec = RunSpec { parallel: self.ranks.clone().into(), ..self.dry_run.spec() };
+        if let Some(world) = self.world.filter(|world| *world > 1) {
+            spec.parallel.ranks.data_parallel = Some(world as usize);
+        }
         spec.training.batch = self.global_batch.or(spec.training.batch);
         spec
+    }
+
+    /// Machines on which so many cards are.
+    pub(crate) fn machines(&self, cards: usize) -> usize {
+        self.nodes.map_or(cards.div_ceil(CARDS_OF_A_MACHINE), |nodes| nodes as usize)
     }
 
     /// What may change of the training's results.

@@ -53,7 +53,10 @@ fn check(args: &PlanArgs, spec: &RunSpec) -> Result<()> {
 fn on_one(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     let Searched { session, plan, budget_bytes, card, files } = search(args, spec, true, ui)?;
     let hand_over = files.map(|files| files.write(ui)).transpose()?;
-    let settings = settings(args, spec, &session);
+    let mut settings = settings(args, spec, &session);
+    if let Some(nodes) = args.nodes {
+        settings.insert("nodes".into(), nodes.into());
+    }
     ui.note(format!("settings:\n{}", config_text(&settings).trim_end()));
     let deviations = plan.best.as_ref().map(|best| best.deviations).unwrap_or_default();
     warnings::tell_first(session.network.warnings(), true, ui);
@@ -66,7 +69,9 @@ fn on_one(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         speeds_of: card.title.into(),
         budget_bytes,
         global_batch: session.run.batch,
-        cards: spec.parallel.ranks.data_parallel.unwrap_or(1),
+        cards: ranks(spec),
+        machines: args.machines(ranks(spec)),
+        with_more: plan.with_more.as_ref().map(planned),
         faster: plan.faster().map(planned),
         best: plan.best.as_ref().map(planned),
         hand_over,
@@ -74,6 +79,7 @@ fn on_one(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         unlimited_seconds: plan.unlimited_seconds,
         tried: plan.tried,
         left_out: plan.left_out,
+        too_large: plan.too_large,
         allowed: allowed(args),
         notes: spec.notes().into_iter().map(String::from).collect(),
         premises: session.premises.into_iter().filter(|premise| premise.name != "batch").collect(),
@@ -87,7 +93,7 @@ fn on_each(names: &str, args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code
     let prices = args.prices.as_deref().map(prices).transpose()?.unwrap_or_default();
     let gpus = named(names)?;
     let progress = Progress::new(ui, gpus.len() as u64);
-    let number = spec.parallel.ranks.data_parallel.unwrap_or(1);
+    let number = ranks(spec);
     let (mut plans, mut of_first) = (Vec::new(), None);
     for (done, &card) in gpus.iter().enumerate() {
         progress.set(done as u64, card.title);
@@ -143,8 +149,17 @@ fn search(args: &PlanArgs, spec: &RunSpec, with_front: bool, ui: &Ui) -> Result<
     })?;
     let (card, sheet) = speeds::of_card_or_other(spec.card.gpu)?;
     let speed = Speed::from_data_sheet(&sheet, card.sm);
-    let planner = Planner { runner, spec, session: &session, speed, allowed: args.allowed(), with_front };
-    let plan = planner.plan()?;
+    let sent_per_s = speeds::sent_per_s(card, args.machines(ranks(spec)));
+    let planner = Planner { runner, spec, session: &session, speed, sent_per_s, allowed: args.allowed(), with_front };
+    let progress = with_front.then(|| Progress::new(ui, 0));
+    let plan = planner.plan(&|first| {
+        let first = format!("fits: {}", planned(first).in_words());
+        if let Some(progress) = &progress {
+            ui.note(&first);
+            progress.set(0, format!("{first}; looking for the fastest"));
+        }
+    })?;
+    drop(progress);
     let files = match (&args.hand_over, &plan.best) {
         (Some(folder), Some(best)) => Some(Files::of_plan(folder, &planner.runner, best)?),
         _ => None,
@@ -155,6 +170,11 @@ fn search(args: &PlanArgs, spec: &RunSpec, with_front: bool, ui: &Ui) -> Result<
 pub(super) fn deliver<F: Findings>(found: &F, fits: bool, args: &PlanArgs, ui: &Ui) -> Result<Code> {
     output::deliver_findings(ui, &args.output, args.page.html.as_ref(), found)?;
     Ok(if fits { Code::Done } else { Code::Check })
+}
+
+/// Cards that divide a step.
+fn ranks(spec: &RunSpec) -> usize {
+    spec.parallel.ranks.data_parallel.unwrap_or(1)
 }
 
 fn allowed(args: &PlanArgs) -> Vec<String> {

@@ -2,6 +2,7 @@
 
 use lab::cards::Card;
 use lab::run::Gpu;
+use lab::sending;
 use lab::speeds::{self as sheets, DataSheet};
 use lab::step_time::Speed;
 
@@ -14,6 +15,14 @@ use crate::exit::{Failure, Result};
 pub(super) fn of_gpu(gpu: Option<Gpu>) -> Result<Speed> {
     let (card, sheet) = of_card_or_other(gpu)?;
     Ok(Speed::from_data_sheet(&sheet, card.sm))
+}
+
+/// The share of a link's speed that collectives reach.
+const REACHED_LINK: f64 = 0.8;
+
+/// Bytes that this card sends to others in a second, on so many machines.
+pub(super) fn sent_per_s(card: &Card, machines: usize) -> f64 {
+    sending::link_of_card(card, machines) * 1e9 * REACHED_LINK
 }
 
 /// The card whose speeds count, and these: the named one, else one that stands in.

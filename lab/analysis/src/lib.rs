@@ -14,6 +14,7 @@ pub mod lengths;
 pub mod lock;
 pub mod peaks;
 pub mod predict;
+pub mod sending;
 mod side_by_side;
 pub mod step_time;
 

@@ -31,12 +31,18 @@ pub struct TrainingPlan {
     pub global_batch: usize,
     /// Cards that divide a step's batch.
     pub cards: usize,
+    /// Machines on which these cards are.
+    #[serde(default)]
+    pub machines: usize,
     /// The fastest plan that fits; null if none does.
     pub best: Option<PlannedResult>,
     /// The fastest plan for each amount of memory: each next one takes less memory and more time.
     pub front: Vec<PlannedResult>,
     /// The next faster plan, which needs more memory than there is; null if there is none.
     pub faster: Option<PlannedResult>,
+    /// The fastest plan that a GiB more would allow; null if none is faster.
+    #[serde(default)]
+    pub with_more: Option<PlannedResult>,
     /// Estimated seconds of the fastest step without a limit of memory.
     pub unlimited_seconds: f64,
     /// The best as files for other programs; null unless `--hand-over` names a folder.
@@ -46,6 +52,9 @@ pub struct TrainingPlan {
     pub tried: usize,
     /// Number of choices of techniques that were not divided: even whole they are slower than the best.
     pub left_out: usize,
+    /// Number of choices of techniques whose parameters, gradients and states alone exceed the card.
+    #[serde(default)]
+    pub too_large: usize,
     /// Changes of the training's results that the search was allowed to make: `numbers`, `optimizer`, `adapters`.
     pub allowed: Vec<String>,
     /// What the figures include, and what they do not.
@@ -78,7 +87,7 @@ pub struct PlannedResult {
 
 impl PlannedResult {
     /// `micro-batch 4 × 16, checkpointing`
-    pub(super) fn in_words(&self) -> String {
+    pub fn in_words(&self) -> String {
         let size = match self.accumulate {
             1 => format!("the whole batch of {} at once", self.micro_batch),
             times => format!("micro-batch {} × {times}", self.micro_batch),
@@ -165,6 +174,17 @@ impl TrainingPlan {
                 ),
             });
         }
+        let faster_at_all = self.best.as_ref().is_some_and(|best| best.seconds >= 1.02 * self.unlimited_seconds);
+        match (&self.with_more, &self.best) {
+            (Some(more), Some(best)) => found.push(format!(
+                "One more GiB makes it {} the time: {}.",
+                times(more.seconds, best.seconds),
+                more.in_words()
+            )),
+            (Some(more), None) => found.push(format!("With one more GiB it fits: {}.", more.in_words())),
+            (None, Some(_)) if faster_at_all => found.push("One more GiB makes no step faster.".into()),
+            (None, _) => {}
+        }
         if let Some(faster) = self.faster.as_ref().filter(|one| one.reserved_bytes() > self.budget_bytes) {
             let time = match &self.best {
                 Some(best) => format!("{} the time", times(faster.seconds, best.seconds)),
@@ -205,20 +225,30 @@ impl TrainingPlan {
     }
 
     fn how(&self) -> String {
-        let left_out = match self.left_out {
+        let mut left_out = match self.left_out {
             0 => String::new(),
             n => format!(
                 " It left out {}: even with the whole batch at once they are slower.",
                 counted(n as u64, "choice")
             ),
         };
+        if self.too_large > 0 {
+            let choices = counted(self.too_large as u64, "choice");
+            left_out += &format!(" Parameters, gradients and states alone exceed the card in {choices}.");
+        }
         let also = match self.allowed.is_empty() {
             true => {
                 " Results of the training stay as they are but for rounding; `--allow numbers,optimizer,adapters` tries more."
             }
             false => "",
         };
-        let several = if self.cards > 1 { " Time that cards spend sending is not counted." } else { "" };
+        let several = match (self.cards, self.machines) {
+            (1, _) => String::new(),
+            (cards, machines) => format!(
+                " {cards} cards on {} send each other gradients and parameters, and compute nothing meanwhile. vramlab chose among replicas and ZeRO's stages; tensor, sequence, context, expert and pipeline parallelism it does not search.",
+                counted(machines as u64, "machine")
+            ),
+        };
         format!(
             "vramlab made {}.{left_out}{also} Times are estimates from the data sheet of the {}, of which programs reach a part: compare them with each other.{several}",
             counted(self.tried as u64, "dry run"),

@@ -21,8 +21,24 @@ const COLUMNS: [&str; 4] = ["length", "lengths", "num_tokens", "input_ids"];
 /// # Errors
 /// A file that cannot be read, and [`Error::Usage`] that names the first example without a length.
 pub fn read(file: &Path, column: Option<&str>) -> Result<Lengths> {
+    refuse_tables(file, column)?;
     let text = files::text(file, MOST_BYTES, "lengths")?;
     parsed(&text, column)
+}
+
+/// The ends of tables that Python reads, with the function of pandas that does.
+const TABLES: [(&str, &str); 3] = [("parquet", "read_parquet"), ("arrow", "read_feather"), ("feather", "read_feather")];
+
+/// An error for a table, with the command that writes its lengths as text.
+fn refuse_tables(file: &Path, column: Option<&str>) -> Result<()> {
+    let end = file.extension().and_then(|end| end.to_str()).unwrap_or_default();
+    let Some((_, reads)) = TABLES.iter().find(|(table, _)| end.eq_ignore_ascii_case(table)) else { return Ok(()) };
+    let column = column.unwrap_or("input_ids");
+    Err(problem(format!(
+        "vramlab does not read {end} files. This writes the lengths as text: python -c \"import pandas, sys; c = pandas.{reads}(sys.argv[1])[sys.argv[2]]; \
+         print(*(c.str.len() if c.dtype == object else c), sep='\\n')\" {} {column} > lengths.txt",
+        file.display()
+    )))
 }
 
 fn parsed(text: &str, column: Option<&str>) -> Result<Lengths> {
@@ -98,6 +114,18 @@ mod tests {
             assert_eq!(parsed(text, None).unwrap(), expected, "{text}");
         }
         assert_eq!(parsed("{\"n\": 3}\n{\"n\": 1}\n{\"n\": 2}", Some("n")).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_table_is_an_error_with_the_command_that_makes_text_of_it() {
+        let of = |name: &str, column| read(Path::new(name), column).unwrap_err().to_string();
+        let parquet = of("train-0001.parquet", None);
+        assert!(
+            parquet.contains("read_parquet") && parquet.contains("train-0001.parquet input_ids > lengths.txt"),
+            "{parquet}"
+        );
+        let arrow = of("data.arrow", Some("tokens"));
+        assert!(arrow.contains("read_feather") && arrow.contains("data.arrow tokens >"), "{arrow}");
     }
 
     #[test]

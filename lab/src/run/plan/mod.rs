@@ -1,7 +1,10 @@
 //! The fastest way to train on a card with so many examples a step: a search over techniques and sizes of micro-batches, in which every candidate is a dry run.
 
 mod checkpoints;
+mod divide;
+mod held;
 mod lengths;
+mod moves;
 mod search;
 mod time;
 
@@ -39,6 +42,8 @@ pub struct Planner<'a> {
     pub session: &'a Session,
     /// How fast the card is.
     pub speed: Speed,
+    /// Bytes that a card sends to others in a second.
+    pub sent_per_s: f64,
     /// What may change of the training's results.
     pub allowed: Allowed,
     /// True to find what is slower than the best and takes less memory, too.
@@ -81,8 +86,12 @@ pub struct Plan {
     pub unlimited_seconds: f64,
     /// Number of dry runs made.
     pub tried: usize,
+    /// The fastest that would fit with a gibibyte more; `None` if none is faster than the best.
+    pub with_more: Option<Planned>,
     /// Number of choices of techniques whose least time was above the best.
     pub left_out: usize,
+    /// Number of those whose parameters, gradients and states alone exceed the card.
+    pub too_large: usize,
 }
 
 impl Plan {

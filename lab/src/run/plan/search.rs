@@ -1,22 +1,22 @@
 //! The search for a plan.
 //!
-//! A *way* is a choice of the techniques that cost or save time: checkpointing, the optimizer's form, fused attention, and if the user allows it other numeric types
-//! and optimizers. No division into micro-batches makes a way faster than the whole batch at once: the kernels of a part move and compute its share, and the
-//! weights again. So the time of the whole batch is a bound, and a way whose bound is above the best time is not searched for the best. Settings whose time the
-//! estimate does not know (what is kept of a result, the allocator's segments, what cards divide and send) are made as far as the plan needs them to fit.
+//! A *way* is a choice of the techniques that cost or save time: checkpointing, the optimizer's form, fused attention, ZeRO's stage, and if the user allows it other
+//! numeric types and optimizers. No division into micro-batches makes a way faster than the whole batch at once: the kernels of a part move and compute its
+//! share, and the weights again. So the time of the whole batch is a bound, and a way whose bound is above the best time is not searched for the best. A way whose
+//! parameters, gradients and states alone exceed the card is not searched either. Settings whose time the estimate does not know (what is kept of a result,
+//! the allocator's segments, buckets of gradients) are made as far as the plan needs them to fit.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 
 use lab_analysis::combine::{Goal, Limits, Move, Outcome, smallest};
 use lab_analysis::side_by_side;
 use lab_base::error::{Error, Result};
-use lab_base::section::Try;
 
+use super::divide::Search;
+use super::held::Held;
+use super::moves::Way;
 use super::{Plan, Planned, Planner};
-use crate::run::changes::{self, Axis, Change};
-use crate::run::spec::RunSpec;
-use crate::run::tries::entry;
+use crate::run::changes;
 
 /// Times within this share are alike: of them the plan with the fewest changes is taken.
 const ALIKE: f64 = 0.02;
@@ -24,79 +24,94 @@ const ALIKE: f64 = 0.02;
 /// Ways that are judged at a time, however many threads there are.
 const WAVE: usize = 4;
 
-/// The most ways that are all divided, so that the front has what is slower than the best and takes less memory. A step of one card is run dry in milliseconds.
-const MOST_WAYS: usize = 24;
+/// The most tensors of all dry runs of a search that divides every way into every size, so that the front has what is slower than the best and takes less memory.
+const MOST_TENSORS: u64 = 40_000;
+
+/// Where not every way is divided, so many of those that are slower than the best are.
+const THRIFTY: usize = 3;
 
 /// The most runs for which blocks are chosen: each takes a dry run per block.
 const MOST_OF_BLOCKS: usize = 2;
 
-/// The changes of a search.
-struct Moves {
-    all: Vec<Change>,
-    /// Those that cost or save time.
-    timed: Vec<usize>,
-    /// Those whose time the estimate does not know.
-    settings: Vec<usize>,
-}
-
-/// A choice of techniques, and the time that no division of it is below.
-struct Way {
-    chosen: Vec<usize>,
-    least_seconds: f64,
-}
+/// Bytes of a gibibyte.
+const GIB: u64 = 1 << 30;
 
 impl Planner<'_> {
-    /// Returns the fastest plan that fits, and what other amounts of memory would give.
+    /// Returns the fastest plan that fits, and what other amounts of memory would give. `on_first` is told of the first one that fits.
     ///
     /// # Errors
     /// A batch that the cards do not divide; those of runs; [`Error::Interrupted`].
-    pub fn plan(&self) -> Result<Plan> {
-        let sizes = self.sizes()?;
-        let moves = self.moves()?;
-        let ways = self.ways(&moves)?;
+    pub fn plan(&self, on_first: &dyn Fn(&Planned)) -> Result<Plan> {
+        let search = Search::new(self, self.moves()?)?;
+        if let Some(first) = search.first()? {
+            on_first(&first);
+        }
+        search.plan()
+    }
+}
+
+impl Search<'_> {
+    fn plan(&self) -> Result<Plan> {
+        let Planner { runner, .. } = self.planner;
+        let ways = self.ways()?;
+        let runs = ways.len() as u64 * self.sizes.len() as u64;
+        let divides_all =
+            self.planner.with_front && self.planner.ranks() == 1 && runs * self.moves.tensors <= MOST_TENSORS;
         let mut found: Vec<Planned> = Vec::new();
-        let mut left_out = 0;
-        let divides_all = self.with_front && self.ranks() == 1 && ways.len() <= MOST_WAYS;
-        for wave in ways.chunks(WAVE) {
+        let mut left_out: Vec<&Way> = Vec::new();
+        let (open, too_large): (Vec<&Way>, Vec<&Way>) =
+            ways.iter().partition(|way| divides_all || !self.exceeds(way.held.map(Held::bytes)));
+        let mut tried = ways.len();
+        for wave in open.chunks(WAVE) {
             let bound = fastest(&found).filter(|_| !divides_all);
             let bound = bound.map_or(f64::INFINITY, |seconds| seconds * (1.0 + ALIKE));
-            let open: Vec<&Way> = wave.iter().filter(|way| way.least_seconds <= bound).collect();
-            left_out += wave.len() - open.len();
-            for made in side_by_side(&open, self.runner.stop, |way| self.divided(&moves, way, &sizes)) {
-                found.extend(made.ok_or(Error::Interrupted)??);
-            }
+            let (open, slower): (Vec<&Way>, Vec<&Way>) =
+                wave.iter().copied().partition(|way| way.least_seconds <= bound);
+            left_out.extend(slower);
+            tried += self.divide(&open, divides_all, &mut found)?;
         }
-        let (of_blocks, tried_blocks) = self.of_some_blocks(&moves, &found)?;
-        let best = self.best(&moves, &found)?;
+        // What takes less memory than the best, or least of all if nothing fits.
+        let mut thrifty = spread(&left_out, THRIFTY);
+        if found.is_empty() {
+            thrifty = spread(&too_large, THRIFTY);
+        }
+        if self.planner.with_front || found.is_empty() {
+            tried += self.divide(&thrifty, false, &mut found)?;
+        }
+        let (of_blocks, tried_blocks) = self.of_some_blocks(&found)?;
+        let best = self.best(&found)?;
         let is_faster = |one: &Planned| best.as_ref().is_none_or(|best| one.seconds < best.seconds * (1.0 - ALIKE));
         let of_blocks = of_blocks.filter(is_faster);
         found.extend(of_blocks.clone());
+        if (runner.stop)() {
+            return Err(Error::Interrupted);
+        }
+        let best = of_blocks.or(best);
         Ok(Plan {
-            best: of_blocks.or(best),
+            with_more: self.with_more(&found, best.as_ref())?,
+            best,
             unlimited_seconds: ways.first().map_or(0.0, |way| way.least_seconds),
-            tried: ways.len() + found.len() + tried_blocks,
+            tried: tried + tried_blocks,
             front: front(found),
-            left_out,
+            left_out: left_out.len() - if divides_all { 0 } else { thrifty.len().min(left_out.len()) },
+            too_large: too_large.len(),
         })
     }
 
-    fn moves(&self) -> Result<Moves> {
-        let mut all = changes::proposed(self.spec, self.session, self.runner.before_training(self.spec)?.tensors);
-        all.retain(|change| match change.axis() {
-            // Of steps in backward the time is not known.
-            Axis::Sequence | Axis::LargerOptimizer | Axis::Split | Axis::InBackward => false,
-            Axis::Precision => self.allowed.numbers,
-            Axis::Optimizer => self.allowed.optimizer,
-            Axis::Adapters => self.allowed.adapters,
-            _ => true,
-        });
-        let settings = [Axis::Keep, Axis::ZeroGrad, Axis::Allocator, Axis::Buckets, Axis::Zero];
-        let (settings, timed) = (0..all.len()).partition(|i: &usize| settings.contains(&all[*i].axis()));
-        Ok(Moves { all, timed, settings })
+    /// Divides ways side by side. Returns the number of dry runs.
+    fn divide(&self, ways: &[&Way], every: bool, found: &mut Vec<Planned>) -> Result<usize> {
+        let mut tried = 0;
+        for made in side_by_side(ways, self.planner.runner.stop, |way| self.divided(way, every)) {
+            let (made, runs) = made.ok_or(Error::Interrupted)??;
+            found.extend(made);
+            tried += runs;
+        }
+        Ok(tried)
     }
 
     /// Every choice of techniques that can be combined, the one with the smallest bound first.
-    fn ways(&self, moves: &Moves) -> Result<Vec<Way>> {
+    fn ways(&self) -> Result<Vec<Way>> {
+        let moves = &self.moves;
         let mut choices: Vec<Vec<usize>> = vec![Vec::new()];
         for &i in &moves.timed {
             let axis = moves.all[i].axis();
@@ -105,13 +120,11 @@ impl Planner<'_> {
                 choices.iter().filter(free).map(|chosen| [chosen.as_slice(), &[i]].concat()).collect();
             choices.extend(with);
         }
-        let seconds = side_by_side(&choices, self.runner.stop, |chosen| {
-            self.runner.step_seconds(&moves.made(self.spec, chosen), self.speed)
-        });
+        let timed = side_by_side(&choices, self.planner.runner.stop, |chosen| self.way(chosen));
         let mut ways = Vec::new();
-        for (chosen, seconds) in choices.into_iter().zip(seconds) {
-            match seconds.ok_or(Error::Interrupted)? {
-                Ok(least_seconds) => ways.push(Way { chosen, least_seconds }),
+        for (chosen, way) in choices.into_iter().zip(timed) {
+            match way.ok_or(Error::Interrupted)? {
+                Ok(way) => ways.push(way),
                 // These techniques cannot be combined, or not in this network.
                 Err(error) if error.is_usage() && !chosen.is_empty() => {}
                 Err(error) => return Err(error),
@@ -121,26 +134,16 @@ impl Planner<'_> {
         Ok(ways)
     }
 
-    /// A way with all settings that take no time, in every size of micro-batch.
-    fn divided(&self, moves: &Moves, way: &Way, sizes: &[usize]) -> Result<Vec<Planned>> {
-        let made = [way.chosen.as_slice(), &moves.furthest_settings()].concat();
-        let mut found: Vec<Planned> = Vec::new();
-        for &size in sizes {
-            if (self.runner.stop)() {
-                return Err(Error::Interrupted);
-            }
-            match self.planned(moves, &made, size) {
-                Ok(planned) => found.push(planned),
-                // Some of what goes together in one batch does not in several.
-                Err(error) if error.is_usage() => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(found)
+    fn way(&self, chosen: &[usize]) -> Result<Way> {
+        let spec = self.moves.made(self.planner.spec, chosen);
+        let least_seconds = self.seconds(&spec)?;
+        let held = if self.planner.ranks() == 1 { Some(self.held.of(&spec)?) } else { None };
+        Ok(Way { chosen: chosen.to_vec(), least_seconds, held })
     }
 
     /// The fastest that fits, with as few settings as it needs.
-    fn best(&self, moves: &Moves, found: &[Planned]) -> Result<Option<Planned>> {
+    fn best(&self, found: &[Planned]) -> Result<Option<Planned>> {
+        let moves = &self.moves;
         let Some(fastest) = fastest(found) else { return Ok(None) };
         let alike = found.iter().filter(|one| one.fits == Some(true) && one.seconds <= fastest * (1.0 + ALIKE));
         let by_size = |a: &&Planned, b: &&Planned| a.size.cmp(&b.size).then(a.seconds.total_cmp(&b.seconds));
@@ -148,7 +151,7 @@ impl Planner<'_> {
         let timed: Vec<usize> = best.made.iter().copied().filter(|i| moves.timed.contains(i)).collect();
         let with = |settings: &[usize]| {
             let made: Vec<usize> = timed.iter().copied().chain(settings.iter().map(|i| moves.settings[*i])).collect();
-            self.planned(moves, &made, best.micro_batch)
+            self.planned(&made, best.micro_batch)
         };
         let bare = with(&[])?;
         if bare.fits == Some(true) {
@@ -163,15 +166,16 @@ impl Planner<'_> {
             }
         };
         let as_moves: Vec<Move> = moves.settings.iter().map(|i| moves.all[*i].as_move()).collect();
-        let limits = Limits { moves: as_moves.len(), enough: 1, work: u64::MAX, stop: self.runner.stop };
+        let limits = Limits { moves: as_moves.len(), enough: 1, work: u64::MAX, stop: self.planner.runner.stop };
         let goal = Goal { attempt: &attempt, may_reach: &|_| Ok((true, 0)) };
         let reached = smallest(&as_moves, &limits, &goal)?.reached;
         Ok(Some(reached.into_iter().next().map_or_else(|| best.clone(), |(_, planned)| planned)))
     }
 
     /// The fastest that fits with some blocks computed again, of what does not fit without checkpointing and would be faster than what does.
-    fn of_some_blocks(&self, moves: &Moves, found: &[Planned]) -> Result<(Option<Planned>, usize)> {
-        if self.spec.model.by_trainer() || self.spec.model.checkpoint.is_some() {
+    fn of_some_blocks(&self, found: &[Planned]) -> Result<(Option<Planned>, usize)> {
+        let Planner { runner, spec, session, speed, .. } = self.planner;
+        if spec.model.by_trainer() || spec.model.checkpoint.is_some() {
             return Ok((None, 0));
         }
         let best = fastest(found).unwrap_or(f64::INFINITY);
@@ -188,75 +192,33 @@ impl Planner<'_> {
             if made.iter().any(|other| other.fits == Some(true) && other.seconds <= one.seconds) {
                 continue;
             }
-            let Some(choice) = self.runner.checkpoints_within(&one.spec, self.speed, None)? else { continue };
+            let Some(choice) = runner.checkpoints_within(&one.spec, *speed, None)? else { continue };
             tried += choice.tried;
             if choice.blocks.is_empty() {
                 continue;
             }
-            let change = changes::checkpointed(self.spec, self.session, &choice.blocks, choice.of);
-            made.push(self.planned_with(moves, &one.made, one.micro_batch, Some(&change))?);
+            let change = changes::checkpointed(spec, session, &choice.blocks, choice.of);
+            made.push(self.planned_with(&one.made, one.micro_batch, Some(&change))?);
         }
         let fits = made.into_iter().filter(|one| one.fits == Some(true));
         Ok((fits.min_by(|a, b| a.seconds.total_cmp(&b.seconds)), tried))
     }
 
-    /// The dry run of these changes with micro-batches of one size.
-    fn planned(&self, moves: &Moves, made: &[usize], micro_batch: usize) -> Result<Planned> {
-        self.planned_with(moves, made, micro_batch, None)
-    }
-
-    /// The same with one more change.
-    fn planned_with(
-        &self,
-        moves: &Moves,
-        made: &[usize],
-        micro_batch: usize,
-        more: Option<&Change>,
-    ) -> Result<Planned> {
-        let ranks = self.ranks();
-        let accumulate = self.session.run.batch / ranks / micro_batch;
-        let division = changes::division(self.spec, self.session, (micro_batch * ranks, accumulate));
-        let division = (accumulate > 1).then_some(&division);
-        let mut spec = moves.made(self.spec, made);
-        more.into_iter().chain(division).for_each(|change| change.apply(&mut spec));
-        let figures = self.runner.figures_of_change(&spec)?;
-        let reserved = figures.room.and_then(|room| room.reserved_bytes).unwrap_or(figures.reserved_bytes);
-        let changes = made.iter().map(|i| &moves.all[*i]).chain(more).chain(division);
-        let left_bytes = figures.room.map(|room| room.budget_bytes.saturating_sub(reserved));
-        let (peak_bytes, reserved_bytes) = (Some(figures.allocated_bytes), Some(reserved));
-        Ok(Planned {
-            changes: Try {
-                peak_bytes,
-                reserved_bytes,
-                left_bytes,
-                ..entry((self.spec, &spec), changes.clone(), "predict")
-            },
-            micro_batch,
-            accumulate,
-            seconds: self.runner.step_seconds(&spec, self.speed)?,
-            fits: figures.fits_surely(),
-            figures,
-            deviations: figures.unaccounted(figures.deviations),
-            made: made.to_vec(),
-            spec,
-            size: changes.map(|change| change.as_move().size).sum(),
-        })
+    /// The fastest that would fit with a gibibyte more, if it is faster than the best.
+    fn with_more(&self, found: &[Planned], best: Option<&Planned>) -> Result<Option<Planned>> {
+        let Some(budget) = self.budget else { return Ok(None) };
+        let room = self.planner.spec.basis().band().surely(budget + GIB);
+        let reserved = |one: &Planned| one.changes.reserved_bytes.unwrap_or(u64::MAX);
+        let limit = best.map_or(f64::INFINITY, |best| best.seconds * (1.0 - ALIKE));
+        let faster = found.iter().filter(|one| reserved(one) <= room && one.seconds < limit);
+        Ok(faster.min_by(|a, b| a.seconds.total_cmp(&b.seconds)).cloned())
     }
 }
 
-impl Moves {
-    /// The run with these changes.
-    fn made(&self, spec: &RunSpec, chosen: &[usize]) -> RunSpec {
-        let mut spec = spec.clone();
-        chosen.iter().for_each(|i| self.all[*i].apply(&mut spec));
-        spec
-    }
-
-    /// The last setting of each kind, which goes furthest.
-    fn furthest_settings(&self) -> Vec<usize> {
-        let last: BTreeMap<usize, usize> = self.settings.iter().map(|&i| (self.all[i].axis() as usize, i)).collect();
-        last.into_values().collect()
-    }
+/// So many of the items, evenly spread, with the last.
+fn spread<'w>(ways: &[&'w Way], most: usize) -> Vec<&'w Way> {
+    let of = ways.len();
+    (1..=most.min(of)).map(|part| ways[part * of / most.min(of) - 1]).collect()
 }
 
 /// Seconds of the fastest that surely fits.

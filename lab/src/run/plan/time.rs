@@ -1,16 +1,92 @@
 //! The time of a step, estimated from the launches of its dry run.
+//!
+//! An optimizer's kernels do not depend on the batch, and those of forward and backward do not depend on the optimizer. So both are run apart, each once, and
+//! their times add up to that of every combination.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lab_analysis::step_time::{Speed, StepClock};
 use lab_base::error::{Error, Result};
 
 use crate::run::dry_runner::DryRunner;
 use crate::run::session::flow;
-use crate::run::spec::{ParallelSpec, RunSpec};
+use crate::run::spec::{AllocatorSpec, ParallelSpec, RunSpec};
 
 /// Micro-batches of which the others of a step are like the last: the first of several scales its loss, and those after it add gradients.
 const DIFFERENT: usize = 3;
+
+/// The time of one run; whoever asks first finds it, and others wait.
+type Slot = Arc<Mutex<Option<f64>>>;
+
+/// Times of steps that differ from a run by their changes, each part of a step run dry once.
+pub(super) struct StepTimes<'a> {
+    runner: &'a DryRunner<'a>,
+    speed: Speed,
+    /// The run without changes.
+    plain: &'a RunSpec,
+    known: Mutex<HashMap<String, Slot>>,
+}
+
+impl<'a> StepTimes<'a> {
+    /// Nothing is known yet of the changes of `plain`.
+    pub(super) fn new(runner: &'a DryRunner<'a>, speed: Speed, plain: &'a RunSpec) -> Self {
+        Self { runner, speed, plain, known: Mutex::default() }
+    }
+
+    /// Seconds of a step of one rank, estimated, without what ranks send each other.
+    ///
+    /// # Errors
+    /// Fields that cannot be combined; those of the run; [`Error::Interrupted`].
+    pub(super) fn step(&self, spec: &RunSpec) -> Result<f64> {
+        let passes = with_optimizer_of(self.plain, spec);
+        let seconds = self.runner.seconds_of_step(&passes, &|run| self.second_step(run))?;
+        if passes.training == spec.training {
+            return Ok(seconds);
+        }
+        // The passes of these two are the same: their difference is that of the optimizers.
+        let update = |of: &RunSpec| self.second_step(&alone(&with_what_is_trained(self.plain, of)));
+        Ok((seconds + (update(spec)? - update(&passes)?)).max(0.0))
+    }
+
+    fn second_step(&self, run: &RunSpec) -> Result<f64> {
+        let run = RunSpec { allocator: AllocatorSpec::default(), ..run.clone() };
+        let key = serde_json::to_string(&run).map_err(|error| Error::usage("run", error.to_string()))?;
+        let slot = self.known.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        match *slot {
+            Some(seconds) => Ok(seconds),
+            None => Ok(*slot.insert(self.runner.second_step(&run, self.speed)?)),
+        }
+    }
+}
+
+/// The run with another run's optimizer.
+fn with_optimizer_of(other: &RunSpec, spec: &RunSpec) -> RunSpec {
+    let mut run = spec.clone();
+    let (to, from) = (&mut run.training, &other.training);
+    (to.optimizer, to.optimizer_impl) = (from.optimizer, from.optimizer_impl);
+    (to.capturable, to.amsgrad, to.nesterov) = (from.capturable, from.amsgrad, from.nesterov);
+    run
+}
+
+/// The run with what is trained in another one, in its types, and by its optimizer.
+pub(super) fn with_what_is_trained(plain: &RunSpec, other: &RunSpec) -> RunSpec {
+    let mut run = with_optimizer_of(other, plain);
+    (run.training.precision, run.training.lora) = (other.training.precision, other.training.lora);
+    run.model.load_in_4bit = other.model.load_in_4bit;
+    run
+}
+
+/// The share of one rank, with enough memory, its micro-batches in one.
+fn alone(spec: &RunSpec) -> RunSpec {
+    let ranks = spec.parallel.ranks.data_parallel.unwrap_or(1).max(1);
+    let mut alone = RunSpec { parallel: ParallelSpec::default(), ..spec.endless() };
+    alone.training.batch = alone.training.batch.map(|batch| batch / ranks);
+    alone.training.accumulate = Some(1);
+    alone
+}
 
 impl DryRunner<'_> {
     /// Seconds of a step of one rank, estimated, without what ranks send each other: of the second step, by whose end every state exists.
@@ -18,15 +94,18 @@ impl DryRunner<'_> {
     /// # Errors
     /// Fields that cannot be combined; those of the run; [`Error::Interrupted`].
     pub(super) fn step_seconds(&self, spec: &RunSpec, speed: Speed) -> Result<f64> {
-        let ranks = spec.parallel.ranks.data_parallel.unwrap_or(1);
-        let mut alone = RunSpec { parallel: ParallelSpec::default(), ..spec.endless() };
-        alone.training.batch = alone.training.batch.map(|batch| batch / ranks);
-        let accumulate = alone.training.accumulate.unwrap_or(1);
+        self.seconds_of_step(spec, &|run| self.second_step(run, speed))
+    }
+
+    /// The same, with what finds the seconds of a run's second step.
+    fn seconds_of_step(&self, spec: &RunSpec, second_step: &dyn Fn(&RunSpec) -> Result<f64>) -> Result<f64> {
+        let alone = alone(spec);
+        let accumulate = spec.training.accumulate.unwrap_or(1);
         let few = accumulate.min(DIFFERENT);
         let seconds = |micro_batches: usize| {
             let mut run = alone.clone();
             run.training.accumulate = Some(micro_batches);
-            self.second_step(&run, speed)
+            second_step(&run)
         };
         let whole = seconds(few)?;
         if accumulate == few {
@@ -90,6 +169,26 @@ mod tests {
                     assert!(divided(parts).unwrap() >= whole, "{network} {checkpoint} {parts:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_step_add_up_to_its_whole() {
+        let runner = DryRunner::new(&[], &|| false);
+        let gpt = json!({"model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300, "batch": 8});
+        let plain = spec(&gpt);
+        let times = StepTimes::new(&runner, speed(), &plain);
+        for changes in [
+            json!({"optimizer-impl": "fused", "optimizer": "adamw", "checkpoint": "blocks"}),
+            json!({"optimizer": "momentum", "precision": "autocast-fp16", "batch": 2, "accumulate": 4}),
+            json!({"optimizer-impl": "loop", "optimizer": "adam", "attention": "sdpa", "batch": 4, "accumulate": 2}),
+        ] {
+            let mut changed = gpt.clone();
+            let (Value::Object(all), Value::Object(changes)) = (&mut changed, changes) else { panic!("no object") };
+            all.extend(changes);
+            let changed = spec(&changed);
+            let [parts, whole] = [times.step(&changed), runner.step_seconds(&changed, speed())].map(Result::unwrap);
+            assert!((parts / whole - 1.0).abs() < 1e-9, "{parts} {whole}");
         }
     }
 

@@ -1,0 +1,78 @@
+//! What a run holds for as long as it trains, whatever its batch and its techniques: parameters, gradients, the optimizer's states.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use lab_analysis::sending::Sent;
+use lab_base::error::{Error, Result};
+use memcore::memory::Category;
+
+use super::time::with_what_is_trained;
+use crate::run::dry_runner::DryRunner;
+use crate::run::spec::RunSpec;
+
+/// Bytes at the end of a step, when a gradient of each trained parameter and every state exist. Of all ways to train the same parameters, in the same types and
+/// with the same optimizer, none has a peak below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    parameters: u64,
+    gradients: u64,
+    states: u64,
+}
+
+impl Held {
+    /// All together.
+    pub(super) fn bytes(self) -> u64 {
+        self.parameters + self.gradients + self.states
+    }
+
+    /// What ranks send each other of it.
+    pub(super) fn sent(self) -> Sent {
+        Sent { parameters: self.parameters, gradients: self.gradients }
+    }
+}
+
+/// What runs hold that differ from one by their changes, each found once.
+pub(super) struct HeldBy<'a> {
+    runner: &'a DryRunner<'a>,
+    /// The run without changes, with the smallest micro-batch.
+    plain: RunSpec,
+    known: Mutex<HashMap<String, Held>>,
+}
+
+impl<'a> HeldBy<'a> {
+    /// Nothing is known yet of the changes of `plain`, whose steps have one micro-batch of this size.
+    pub(super) fn new(runner: &'a DryRunner<'a>, plain: &RunSpec, micro_batch: usize) -> Self {
+        let mut plain = plain.endless().undivided();
+        (plain.training.batch, plain.training.accumulate) = (Some(micro_batch), None);
+        Self { runner, plain, known: Mutex::default() }
+    }
+
+    /// What this run holds.
+    ///
+    /// # Errors
+    /// Fields that cannot be combined; those of the run; [`Error::Interrupted`].
+    pub(super) fn of(&self, spec: &RunSpec) -> Result<Held> {
+        let run = with_what_is_trained(&self.plain, spec);
+        let key = serde_json::to_string(&run).map_err(|error| Error::usage("run", error.to_string()))?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held) = known.get(&key) {
+            return Ok(*held);
+        }
+        let session = self.runner.session(&run)?.of_steps(1);
+        let device = session.target.open()?;
+        self.runner.train(&session, &device)?;
+        if (self.runner.stop)() {
+            return Err(Error::Interrupted);
+        }
+        let bytes = *device.usage().by_category();
+        let of = |category: Category| bytes[category as usize];
+        let held = Held {
+            parameters: of(Category::Parameter) + of(Category::Buffer),
+            gradients: of(Category::Gradient),
+            states: of(Category::OptimizerState),
+        };
+        known.insert(key, held);
+        Ok(held)
+    }
+}
