@@ -54,11 +54,19 @@ class Switch:
         self.meter._handles.pop().remove()
         self.was_on = self.meter.history.is_on
         self.meter.history._switch(False)
+        self.off_since, self.off_made = time.process_time(), self.made()
 
     def on(self):
         self.meter._handles.append(register_optimizer_step_post_hook(self.meter._after_optimizer))
         self.meter.history._switch(self.was_on)
-        self.meter._last = time.process_time()
+        # For it there were no steps meanwhile.
+        away = time.process_time() - self.off_since
+        self.meter._last += away
+        self.meter._since += away
+        self.meter._allocations += self.made() - self.off_made
+
+    def made(self):
+        return torch.cuda.memory_stats_as_nested_dict()["allocation"]["all"]["allocated"]
 
 
 def mean(values):
@@ -99,7 +107,7 @@ def main():
             found[both[True][1]].append((both[True][0], both[False][0]))
     every = [pair for pairs in found.values() for pair in pairs]
     without = statistics.median(off for _, off in every)
-    made = meter._allocations // meter.steps
+    made = switch.made() // (SETTLING + 2 * pairs)
     print(
         f"{which}, torch {torch.__version__}: {len(every)} pairs of steps of {1e3 * without:.2f} ms with {made} allocations, {entries} entries"
     )

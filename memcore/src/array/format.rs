@@ -107,7 +107,7 @@ impl Array {
         match self.format() {
             Format::RowMajor => Ok(()),
             Format::ChannelsLast => {
-                Err(Error::invalid(op, "what it takes of channels-last pictures is not represented"))
+                Err(Error::invalid(op, "the memory of channels-last pictures is not known"))
             }
         }
     }

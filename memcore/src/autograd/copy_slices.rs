@@ -28,7 +28,7 @@ pub fn written_through(base: &Tensor, written: &Tensor) -> Result<Tensor> {
     if !base.array().layout().is_contiguous() {
         return Err(Error::invalid(
             "CopySlices",
-            "of a tensor that does not lie in row-major order is not represented",
+            "of a tensor that does not lie in row-major order is not supported",
         ));
     }
     let others = inner.next_edges().iter().skip(1).cloned();
