@@ -103,7 +103,11 @@ fn check(spec: &RunSpec, session: &Session, stage: Stage) -> Result<()> {
     let (model, divides) = (&spec.model, stage.divides_parameters());
     let asked = [
         ("loop", model.by_trainer(), "vramlab does not support a Trainer with data-parallel; --loop plain works"),
-        ("built-on-device", model.built_on_device && stage != Stage::Replicated, "vramlab does not support it with zero"),
+        (
+            "built-on-device",
+            model.built_on_device && stage != Stage::Replicated,
+            "vramlab does not support it with zero",
+        ),
         (
             "attention-mask",
             divides && model.attention_mask.is_some_and(|mask| mask != AttentionMask::None),

@@ -65,7 +65,8 @@ impl HeadConfig {
             }
             (None, []) => family.heads[0],
             (None, [class]) => family.head(class).ok_or_else(|| {
-                let problem = format!("vramlab does not support {class:?} for {model_type}; known: {}", family.classes());
+                let problem =
+                    format!("vramlab does not support {class:?} for {model_type}; known: {}", family.classes());
                 keys.error("architectures", problem)
             })?,
             (None, several) => {

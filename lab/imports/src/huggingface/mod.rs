@@ -107,13 +107,21 @@ pub fn load(path: &Path, options: &Options) -> Result<Pretrained> {
     Configuration::File(path).load(options)
 }
 
+/// Says where a text is not JSON, and whether it is only its beginning.
+fn not_json(error: &serde_json::Error) -> String {
+    match error.is_eof() {
+        true => format!("only the beginning of a JSON file: it ends in line {}; download it again", error.line()),
+        false => format!("not JSON: {error}"),
+    }
+}
+
 /// Reads the text of a `config.json`; `file` is its name, for messages.
 ///
 /// # Errors
 /// [`Error::Usage`] naming file and key: no JSON, an unknown `model_type` (the known ones are listed), values of another type, sizes that do not
 /// fit, and whatever is not supported.
 pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
-    let value: Value = serde_json::from_str(text).map_err(|error| Error::usage(file, error.to_string()))?;
+    let value: Value = serde_json::from_str(text).map_err(|error| Error::usage(file, not_json(&error)))?;
     let Value::Object(map) = &value else { return Err(Error::usage(file, "is not a JSON object")) };
     let keys = Keys::new(file, map);
     let model_type = keys.name("model_type", "")?;
@@ -273,7 +281,9 @@ impl Pretrained {
         let problem = match (&ending, kind) {
             (Ending::Mean { .. }, _) => "a network without a loss is not trained by the library's Trainer",
             (Ending::Scores(_), _) => "",
-            (_, Kind::EncoderDecoder) => "vramlab does not support this head in the library's Trainer; --loop plain works",
+            (_, Kind::EncoderDecoder) => {
+                "vramlab does not support this head in the library's Trainer; --loop plain works"
+            }
             _ => "",
         };
         if !problem.is_empty() {

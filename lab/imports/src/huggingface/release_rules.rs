@@ -160,7 +160,9 @@ impl ReleaseRules {
         let release = options.transformers.unwrap_or(REPRESENTED);
         check_earlier_keys(keys, model_type, release)?;
         if options.script == Script::Trainer && !release.has_trainer() {
-            let problem = format!("vramlab does not support the Trainer of transformers {release}; --transformers {REPRESENTED} has one");
+            let problem = format!(
+                "vramlab does not support the Trainer of transformers {release}; --transformers {REPRESENTED} has one"
+            );
             return Err(error::Error::usage("loop", problem));
         }
         let rules = rules_for(release, model_type);

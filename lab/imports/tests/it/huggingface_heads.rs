@@ -315,7 +315,8 @@ fn an_earlier_release_computes_the_same() {
         assert!(refusal(&unwindowed, &options).contains("masks of transformers before 4.53"));
     }
     let looped = refusal(&unwindowed, &Options { script: Script::Trainer, ..earlier() });
-    let said = format!("vramlab does not support the Trainer of transformers 4.51; --transformers {REPRESENTED} has one");
+    let said =
+        format!("vramlab does not support the Trainer of transformers 4.51; --transformers {REPRESENTED} has one");
     assert!(looped.contains(&said), "{looped}");
     let dynamic = json!({ "rope_type": "dynamic", "factor": 2.0 });
     assert!(refusal(&with("rope_scaling", dynamic), &earlier()).contains("4.51"));

@@ -61,8 +61,7 @@ pub fn topk(x: &Tensor, k: usize, axis: usize, largest: bool) -> Result<(Tensor,
         return Err(Error::shape("topk", format!("{k} of {size} elements")));
     }
     if size > CHOSEN_WITHOUT_SCRATCH {
-        let problem =
-            format!("of {size} elements along an axis: more than {CHOSEN_WITHOUT_SCRATCH} are not supported");
+        let problem = format!("of {size} elements along an axis: more than {CHOSEN_WITHOUT_SCRATCH} are not supported");
         return Err(Error::invalid("topk", problem));
     }
     let _op = context::op("topk");

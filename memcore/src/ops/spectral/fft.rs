@@ -106,10 +106,7 @@ fn real_to_complex(x: &Array, axes: &[usize], onesided: bool) -> Result<Array> {
     if onesided {
         dims[*last] = dims[*last] / 2 + 1;
     } else if takes_turns(axes) {
-        return Err(Error::invalid(
-            "_fft_r2c",
-            "of more dimensions than one, with all frequencies, is not supported",
-        ));
+        return Err(Error::invalid("_fft_r2c", "of more dimensions than one, with all frequencies, is not supported"));
     }
     let empty = || Array::empty(x.device(), &dims, DType::C64);
     let y = empty()?;

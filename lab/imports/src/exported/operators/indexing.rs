@@ -51,9 +51,7 @@ fn index(c: &Call<'_>) -> Result<Made> {
         );
     }
     if indices.is_empty() || given.len() > x.rank() || indices.iter().any(|index| index.dtype() != DType::I64) {
-        return Err(
-            c.error("by more tensors than there are dimensions, or by other types than i64, is not supported")
-        );
+        return Err(c.error("by more tensors than there are dimensions, or by other types than i64, is not supported"));
     }
     if x.dtype().is_float() {
         return Ok(Made::tensor(ops::index_by(x, &given)?));
