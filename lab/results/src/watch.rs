@@ -104,6 +104,8 @@ pub struct WatchedOom {
     pub count: u64,
     /// True if the step was recorded, with lines.
     pub recorded: bool,
+    /// Line of the script that requested; null in the backward pass.
+    pub line: Option<String>,
 }
 
 impl Watched {
@@ -154,7 +156,8 @@ impl Watched {
     fn recorded(&self) -> Option<String> {
         if let Some(oom) = self.out_of_memory.as_ref().filter(|oom| !oom.recorded) {
             let step = grouped(oom.step, ' ');
-            return Some(format!("Step {step} was not recorded: only what recorded steps left has lines."));
+            let asked = oom.line.as_ref().map_or(String::new(), |line| format!(", {line} asked for it"));
+            return Some(format!("Step {step} was not recorded{asked}: only what recorded steps left has lines."));
         }
         let (recorded, last) = (self.recorded_steps, grouped(self.last_recorded_step, ' '));
         match recorded {

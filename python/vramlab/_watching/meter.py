@@ -19,7 +19,7 @@ SCHEMA = "vramlab-watched-1"
 # Steps of other optimizers after which the one that marked the steps is over.
 _OVER = 16
 # Share of the time that looks at the counters may take, and that what is not urgent may.
-_LOOKS, _REST = 0.003, 0.002
+_LOOKS, _REST = 0.002, 0.002
 # Steps between two looks, at most.
 _FAR = 64
 # Seconds between two looks at the memory that others on the card leave.
@@ -262,11 +262,22 @@ class Meter:
             self._read()
             self._count()
             failed = {"step": self.steps + 1, "requested": requested, "free": free, "count": count + 1}
-            self.out_of_memory = {**failed, "recorded": self.history.is_on, **self._now}
+            self.out_of_memory = {**failed, "recorded": self.history.is_on, "line": self._line(), **self._now}
             self.when_out()
             # A script that goes on with less may run out again.
             self.history.window(self.steps)
             self._next = 0
+
+    def _line(self) -> Optional[str]:
+        """The line of the script that runs now; none in the backward pass, which has a thread of its own."""
+        others = [os.path.dirname(file) for file in (getattr(self.torch, "__file__", None), __file__) if file]
+        frame: Any = sys._getframe(1)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if not file.startswith(tuple(others)):
+                return f"{os.path.basename(file)}:{frame.f_lineno} {frame.f_code.co_name}"
+            frame = frame.f_back
+        return None
 
     # Figures.
 
