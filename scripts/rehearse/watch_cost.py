@@ -92,6 +92,7 @@ def main():
         switch = Switch(Path(name), entries)
         meter = switch.meter
         first = [one() for _ in range(SETTLING)]
+        own, since, away = meter._own, time.process_time(), meter._since
         # Of steps with the watch, those that were recorded, and others; each with the step without the watch beside it.
         found = {True: [], False: []}
         is_on = True
@@ -119,10 +120,10 @@ def main():
             least = min(on for on, _ in pairs) / min(off for _, off in every) - 1
             words = "recorded" if recorded else "not recorded"
             print(f"  {len(pairs)} {words}: {middle / without:+.2%} ± {doubt / without:.2%} in the median, {least:+.2%} the least")
+    # Without the first steps and the first picture.
+    share = (meter._own - own) / (time.process_time() - since - (meter._since - away))
     middle, doubt = mean([on - off for on, off in every])
-    print(
-        f"  all: {middle / without:+.2%} ± {doubt / without:.2%} in the mean; by its own account {meter._own / (time.process_time() - meter._since):.2%}"
-    )
+    print(f"  all: {middle / without:+.2%} ± {doubt / without:.2%} in the mean; by its own account {share:.2%}")
     print(f"  the first three {statistics.median(first[1:3]) / without - 1:+.0%}, {meter.history.recorded} of {meter.steps} recorded")
 
 
