@@ -1,4 +1,4 @@
-//! Tells the kind of a file by its beginning, so that a file of the wrong kind is refused by name, with what to do with it instead.
+//! Tells the kind of a file by its beginning, so that a file of the wrong kind is an error with its kind, and with what to do with it instead.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -125,7 +125,7 @@ impl Kind {
             Kind::Lock => format!("instead: vramlab check {path}"),
             Kind::Config | Kind::Exported => format!("instead: vramlab predict {path}"),
             Kind::Arguments => format!("instead: vramlab predict config.json --hf-args {path}"),
-            Kind::Adapter => format!("adapters are not represented; {ANY_SCRIPT}"),
+            Kind::Adapter => format!("vramlab does not read adapters; {ANY_SCRIPT}"),
             Kind::DeepSpeed => {
                 format!("its settings are flags here (`vramlab predict --help` lists them), or {ANY_SCRIPT}")
             }

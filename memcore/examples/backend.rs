@@ -1,4 +1,4 @@
-//! Your own backend, in host memory, with three kernels: all others are refused by name.
+//! Your own backend, in host memory, with three kernels: all others are an error with their name.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -74,7 +74,7 @@ impl DType {
     /// The type to which values of both types are promoted: the wider of two floats (float32 for float16 with
     /// bfloat16), the float of a float and an integer, the wider of two integers; bool yields to all, and all but
     /// float64 to complex64. `None` for uint8 with int8 and for float64 with complex64, which PyTorch promotes to types
-    /// that are not represented here.
+    /// that are not supported here.
     pub fn promoted(self, other: DType) -> Option<DType> {
         let rank = |dtype: DType| match dtype {
             DType::Bool => 0,

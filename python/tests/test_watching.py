@@ -45,34 +45,66 @@ class Growth(unittest.TestCase):
         self.assertEqual(grows([3 * step for step in range(20000)]).bytes_per_step, 3)
 
 
+def recorded_steps(history: History, steps: int, allocations: int, seconds: float, first: int = 1) -> list[int]:
+    """The steps that are recorded whole of some of this kind."""
+    found = []
+    for step in range(first, first + steps):
+        if history.is_on:
+            found.append(step)
+        history.after_step(step, 1, allocations, seconds)
+    return found
+
+
 class Recording(unittest.TestCase):
-    def test_lines_are_noted_only_where_they_cost_little(self) -> None:
-        torch = torch_with(Path("none"))
-        history = History(torch)
+    def history(self, entries: int = 1000) -> Any:
+        self.torch = torch_with(Path("none"))
+        history = History(self.torch, entries)
         history.begin()
+        # Of a stack: three of these, and two for the events.
         history._capture = 1e-6
-        for _ in range(7):
-            history.after_step(100, 0.001)
-        self.assertTrue(history.has_lines)
-        history.after_step(100, 0.001)
-        self.assertFalse(history.has_lines)
-        # Longer steps can afford them; and growth asks for them whatever they cost.
-        history.after_step(100, 1.0)
-        self.assertTrue(history.has_lines)
-        history.after_step(100, 0.001)
-        self.assertFalse(history.has_lines)
-        history.window()
-        self.assertTrue(history.has_lines)
+        return history
+
+    def test_short_steps_are_recorded_now_and_then_for_their_share_of_the_time(self) -> None:
+        history = self.history()
+        steps, seconds, each = 5000, 0.01, 100 * 5e-6
+        found = recorded_steps(history, steps, 100, seconds)
+        self.assertEqual(found[:3], [1, 2, 3])
+        # Always two together, as far apart as they cost.
+        self.assertEqual([after - one for one, after in zip(found[3::2], found[4::2])], [1] * len(found[4::2]))
+        self.assertLess(len(found) * each / (steps * seconds), 0.0023)
+        self.assertGreater(len(found) * each / (steps * seconds), 0.0017)
+        self.assertEqual((history.recorded, history.last), (len(found), found[-1]))
+        begins = [call for call in self.torch.cuda.memory.calls if call == ("record", 1000)]
+        self.assertEqual(len(begins), len(found) // 2)
+
+    def test_long_steps_are_all_recorded(self) -> None:
+        history = self.history()
+        self.assertEqual(recorded_steps(history, 50, 100, 1.0), list(range(1, 51)))
+        # As soon as they are shorter, they are not.
+        self.assertEqual(recorded_steps(history, 5, 100, 0.01, 51), [51])
+
+    def test_what_happens_is_recorded_at_once_and_paid_for_later(self) -> None:
+        history = self.history()
+        self.assertEqual(recorded_steps(history, 10, 100, 0.01), [1, 2, 3])
+        history.window(10)
+        found = recorded_steps(history, 400, 100, 0.01, 11)
+        self.assertEqual(found[:8], list(range(11, 19)))
+        self.assertGreater(found[8] - 18, 8 * 16)
+
+    def test_changes_are_made_at_the_steps_that_were_named(self) -> None:
+        history = self.history()
+        self.assertEqual(history.next_change(1), 3)
+        recorded_steps(history, 3, 100, 0.01)
+        again = history.next_change(3)
+        self.assertGreater(again, 3 + 16)
+        self.assertEqual(recorded_steps(history, again + 3, 100, 0.01, 4), [again + 1, again + 2])
 
     def test_without_entries_nothing_is_recorded(self) -> None:
-        torch = torch_with(Path("none"))
-        history = History(torch, 0)
-        history.begin()
-        for _ in range(20):
-            self.assertEqual(history.after_step(1000, 0.001), 0.0)
-        history.window()
+        history = self.history(0)
+        self.assertEqual(recorded_steps(history, 20, 1000, 0.001), [])
+        history.window(20)
         history.end()
-        self.assertEqual((torch.cuda.memory.calls, history.has_lines), ([], False))
+        self.assertEqual((self.torch.cuda.memory.calls, history.is_on), ([], False))
 
 
 class Watched(unittest.TestCase):
@@ -206,6 +238,61 @@ class Watched(unittest.TestCase):
         self.assertEqual((told["schema"], told["snapshot"], told["ended"]), ("vramlab-watched-1", str(wanted), True))
         teller.remove()
         self.assertFalse((self.folder / f"{os.getpid()}.json").exists())
+
+    def test_each_recorded_window_ends_where_it_should_between_far_looks(self) -> None:
+        meter = Meter(self.torch)
+        meter.install()
+        meter.history._capture = 1e-6
+        optimizer = self.optimizer()
+        with mock.patch("time.perf_counter", lambda: 0.01 * meter.steps):
+            found = []
+            for step in range(1, 400):
+                if meter.history.is_on:
+                    found.append(step)
+                self.step(100, optimizer)
+        self.assertEqual(found[:3], [1, 2, 3])
+        self.assertTrue(len(found) > 7 and all(after == one + 1 for one, after in zip(found[3::2], found[4::2])), found)
+        self.assertEqual(meter.status()["recorded_steps"], len(found))
+
+    def test_a_card_that_fills_and_a_failure_are_recorded(self) -> None:
+        meter = Meter(self.torch)
+        meter.install()
+        meter.history._capture = 1.0
+        optimizer = self.optimizer()
+        for _ in range(4):
+            self.step(100, optimizer)
+        self.assertFalse(meter.history.is_on)
+        meter._next = 0
+        self.step(200, optimizer)
+        self.assertFalse(meter.history.is_on, "there is room")
+        meter._next = 0
+        self.step((1 << 30) - 100, optimizer)
+        self.assertTrue(meter.history.is_on)
+        for _ in range(8):
+            self.step((1 << 30) - 200, optimizer)
+        self.assertFalse(meter.history.is_on, "it rises no more")
+        self.torch.observers[0](0, 1, 2, 3)
+        self.assertTrue(meter.history.is_on and meter.out_of_memory is not None and not meter.out_of_memory["recorded"])
+        assert meter.out_of_memory is not None
+        self.assertRegex(meter.out_of_memory["line"], r"test_watching.py:\d+ test_a_card_that_fills")
+
+    def test_the_first_steps_that_were_recorded_are_in_a_picture(self) -> None:
+        (self.folder / "none").write_bytes(b"snapshot")
+        meter = Meter(self.torch)
+        meter.install()
+        meter.history._capture = 1.0
+        teller = Teller(meter, self.folder, self.folder / "out.pickle", pictures=True)
+        optimizer, picture = self.optimizer(), self.folder / f"{os.getpid()}.pickle"
+        for step in range(1, 6):
+            self.assertEqual(picture.exists(), step > 3)
+            # It is written while PyTorch has their events.
+            self.assertEqual(meter.history.is_on, step <= 3)
+            self.step(100, optimizer)
+        picture.unlink()
+        teller.end()
+        self.assertFalse(picture.exists(), "no picture without events in place of one with them")
+        told = json.loads((self.folder / f"{os.getpid()}.json").read_text(encoding="utf-8"))
+        self.assertEqual((told["snapshot_step"], told["recorded_steps"], told["last_recorded_step"]), (3, 3, 3))
 
     def test_a_handled_failure_leaves_no_file(self) -> None:
         (self.folder / "none").write_bytes(b"snapshot")

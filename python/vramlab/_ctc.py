@@ -66,7 +66,7 @@ def traced_ctc() -> Iterator[None]:
 
 
 def with_ctc(graphs: list[Any]) -> None:
-    """Puts PyTorch's own operator in the place of the stand-ins."""
+    """Puts PyTorch's own operator instead of the stand-ins."""
     import torch
 
     for graph in graphs:

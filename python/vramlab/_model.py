@@ -74,7 +74,7 @@ def _configured(model: Any, folder: Path) -> Network:
         raise VramlabError(f"{name}: a quantized or spread network is not what its configuration describes")
     types = {str(parameter.dtype) for parameter in parameters}
     if len(types) != 1 or not types <= _TYPES:
-        raise VramlabError(f"{name}: parameters of {', '.join(sorted(types))} are not represented together")
+        raise VramlabError(f"{name}: vramlab does not support parameters of {', '.join(sorted(types))} together; rehearse the script")
     config = dict(json.loads(model.config.to_json_string(use_diff=False)))
     config["architectures"] = [name]
     # The module's present type, whatever type it was loaded in. A Trainer's own bf16 takes precedence.

@@ -26,17 +26,17 @@ def flags_of(optimizer: Any) -> dict[str, Any]:
         return {"optimizer": optimizer}
     kind = type(optimizer)
     if not kind.__module__.startswith("torch.optim") or kind.__name__ in _MISSING:
-        raise VramlabError(f"optimizer: {kind.__module__}.{kind.__name__} is not represented")
+        raise VramlabError(f"optimizer: vramlab does not support {kind.__module__}.{kind.__name__}")
     groups = optimizer.param_groups
     if len(groups) != 1:
-        raise VramlabError(f"optimizer: {len(groups)} groups of parameters are not represented; name it to leave them out")
+        raise VramlabError(f"optimizer: vramlab does not support {len(groups)} groups of parameters; name the optimizer to leave them out")
     group = groups[0]
     for name in _NOT_REPRESENTED:
         if group.get(name):
-            raise VramlabError(f"optimizer: {name}=True is not represented")
+            raise VramlabError(f"optimizer: vramlab does not support {name}=True")
     name = _OTHERWISE.get(kind.__name__, kind.__name__.lower())
     if name == "rmsprop" and group.get("momentum") and group.get("centered"):
-        raise VramlabError("optimizer: RMSprop with momentum and centered is not represented")
+        raise VramlabError("optimizer: vramlab does not support RMSprop with momentum and centered")
     if name == "rmsprop":
         name = "rmsprop-momentum" if group.get("momentum") else "rmsprop-centered" if group.get("centered") else name
     if name in ("nadam", "radam") and group.get("decoupled_weight_decay"):

@@ -32,7 +32,7 @@ def predict(
     own (``"gpt2"``). ``optimizer``: a name, or an object of ``torch.optim``. ``gpu``: a card (``"rtx4090"``) or a size (``"24GiB"``).
     ``settings``: every other flag of ``vramlab predict``, such as ``precision="autocast-bf16"`` or ``checkpoint="blocks"``.
 
-    Raises :class:`VramlabError` for what is not represented, with its name.
+    Raises :class:`VramlabError` for what vramlab does not support, with its name.
     """
     given = dict(settings, batch=batch, sequence=sequence, gpu=gpu)
     ran, net = _ask("predict", model, args, inputs, optimizer, given)

@@ -32,11 +32,11 @@ class watch(contextlib.ContextDecorator):
     another terminal shows them. ``log`` is given the figures and the step, every ``log_every`` steps and at the end (:mod:`vramlab.loggers`
     has some for TensorBoard, W&B and MLflow). ``predicted``, an answer of :func:`vramlab.predict`, stands beside them.
 
-    PyTorch records allocations meanwhile, the last ``max_entries`` of them, with lines where that costs little. That takes about a
-    microsecond of the host for each, in short steps some percent; with ``max_entries=0`` nothing is recorded, and nobody knows lines. On
-    ``torch.cuda.OutOfMemoryError`` the snapshot of that moment is written to ``path`` (of a rank, to ``path.RANK``) and the answer
-    printed: why memory ran out, and which lines held it. The exception goes on. Without PyTorch, or without a card, there is no effect,
-    and a line says so. ``tell`` is given what is to be printed.
+    PyTorch records allocations with their lines meanwhile, the last ``max_entries`` of them: in every step if that takes less than 0.2 % of
+    it, else in the first three, in two now and then, and while memory grows towards the card's end. Blocks that other steps allocate have
+    no line. With ``max_entries=0`` nothing is recorded. On ``torch.cuda.OutOfMemoryError`` the snapshot of that moment is written to
+    ``path`` (of a rank, to ``path.RANK``) and the answer printed: why memory ran out, and which lines held it. The exception goes on.
+    Without PyTorch, or without a card, there is no effect, and a line says so. ``tell`` is given what is to be printed.
     """
 
     def __init__(
@@ -134,7 +134,13 @@ class watch(contextlib.ContextDecorator):
             self._tell(f"vramlab.watch: {self.path} could not be written: {error}")
             self._try(lambda: str(explain(cause)))
             return
-        self._try(lambda: str(show_snapshot(self.path)))
+        failed = meter.out_of_memory
+        if failed is not None and not failed["recorded"]:
+            asked = f", {failed['line']} asked for it" if failed["line"] else ""
+            self._tell(f"vramlab.watch: step {failed['step']} was not recorded{asked}: only what other steps left has lines.")
+            self._try(lambda: str(explain(cause)))
+        else:
+            self._try(lambda: str(show_snapshot(self.path)))
         self._tell(f"The snapshot: {self.path}; `vramlab snapshot show --help` says what else can be asked of it.")
 
     def _try(self, answer: Callable[[], str]) -> None:

@@ -57,19 +57,19 @@ class VramCallback(Callback):  # type: ignore[misc, unused-ignore]
 
 
 def _settings(trainer: Any, module: Any) -> dict[str, Any]:
-    """Returns the Trainer's settings of a step as flags. Raises :class:`VramlabError` for a setting that is not represented."""
+    """Returns the Trainer's settings of a step as flags. Raises :class:`VramlabError` for a setting that vramlab does not support."""
     if not module.automatic_optimization:
-        raise VramlabError("a training_step that calls the optimizer itself is not represented; `vramlab rehearse` runs it")
+        raise VramlabError("vramlab does not support a training_step that calls the optimizer itself; `vramlab predict train.py` runs it")
     if len(trainer.optimizers) != 1:
-        raise VramlabError(f"{len(trainer.optimizers)} optimizers are not represented")
+        raise VramlabError(f"vramlab does not support {len(trainer.optimizers)} optimizers; `vramlab predict train.py` runs them")
     if trainer.world_size != 1:
-        raise VramlabError(f"{trainer.world_size} processes are not represented here; `vramlab rehearse` runs them")
+        raise VramlabError(f"vramlab does not support {trainer.world_size} processes here; `vramlab predict train.py` runs them")
     if str(trainer.precision) not in _PRECISIONS:
-        raise VramlabError(f"precision {trainer.precision} is not represented")
+        raise VramlabError(f"vramlab does not support precision {trainer.precision}; `vramlab predict train.py` runs it")
     clip = trainer.gradient_clip_val or None
     # The algorithm is an enumeration of strings; None stands for the norm.
     if clip is not None and trainer.gradient_clip_algorithm not in (None, "norm"):
-        raise VramlabError("clipping gradients by value is not represented")
+        raise VramlabError("vramlab does not support clipping gradients by value; `vramlab predict train.py` runs it")
     return {
         "schedule": _SCHEDULE,
         "precision": _PRECISIONS[str(trainer.precision)],

@@ -1905,6 +1905,8 @@ class Watched(TypedDict, total=False):
     by_category: dict[str, int]
     growth: Optional[WatchedGrowth]
     out_of_memory: Optional[WatchedOom]
+    recorded_steps: int
+    last_recorded_step: int
     own_share: Optional[float]
     problem: Optional[str]
     ended: bool
@@ -1931,6 +1933,8 @@ class WatchedOom(TypedDict, total=False):
     allocated: int
     reserved: int
     count: int
+    recorded: bool
+    line: Optional[str]
 
 
 class WhatIfResult(TypedDict, total=False):

@@ -24,7 +24,7 @@ from vramlab._watching.tell import Teller
 # The watch's own clock is the processor's, too.
 time.perf_counter = time.process_time
 
-SETTLING = 200
+SETTLING = 50
 
 
 def mlp():
@@ -48,15 +48,30 @@ class Switch:
         self.meter = Meter(torch, entries=entries)
         self.teller = Teller(self.meter, folder, folder / "out.pickle", pictures=True)
         self.meter.install()
+        self.was_on = False
 
     def off(self):
         self.meter._handles.pop().remove()
-        self.meter.history.end()
+        self.was_on = self.meter.history.is_on
+        self.meter.history._switch(False)
+        self.off_since, self.off_made = time.process_time(), self.made()
 
     def on(self):
         self.meter._handles.append(register_optimizer_step_post_hook(self.meter._after_optimizer))
-        self.meter.history._record(self.meter.history.has_lines)
-        self.meter._last = time.process_time()
+        self.meter.history._switch(self.was_on)
+        # For it there were no steps meanwhile.
+        away = time.process_time() - self.off_since
+        self.meter._last += away
+        self.meter._since += away
+        self.meter._allocations += self.made() - self.off_made
+
+    def made(self):
+        return torch.cuda.memory_stats_as_nested_dict()["allocation"]["all"]["allocated"]
+
+
+def mean(values):
+    """The mean and its standard error."""
+    return statistics.mean(values), statistics.stdev(values) / len(values) ** 0.5
 
 
 def main():
@@ -76,27 +91,40 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         switch = Switch(Path(name), entries)
         meter = switch.meter
-        first = [one() for _ in range(SETTLING)][1:8]
-        own = meter._own
-        looks = sum(one() for _ in range(SETTLING))
-        looks = (meter._own - own) / looks
-        lines = meter.history.has_lines
+        first = [one() for _ in range(SETTLING)]
+        own, since, away = meter._own, time.process_time(), meter._since
+        # Of steps with the watch, those that were recorded, and others; each with the step without the watch beside it.
         found = {True: [], False: []}
         is_on = True
         # on, off, off, on, …
-        for turn in range(2 * pairs):
-            if is_on != (turn % 4 in (0, 3)):
-                is_on = not is_on
-                (switch.on if is_on else switch.off)()
-            found[is_on].append(one())
-    without = statistics.median(found[False])
-    low, middle, high = statistics.quantiles([on - off for on, off in zip(found[True], found[False])], n=4)
-    # Of a median of so many.
-    doubt = 1.25 * (high - low) / 1.35 / pairs**0.5
-    made = meter._allocations // meter.steps
-    print(f"{which}, torch {torch.__version__}: {pairs} pairs of steps of {1e3 * without:.2f} ms with {made} allocations, {entries} entries")
-    print(f"  events and counts: {middle / without:+.2%} ± {doubt / without:.2%}, {1e6 * middle / made:.2f} µs an allocation")
-    print(f"  looks, lines, pictures: {looks:.2%}; lines are {'noted' if lines else 'not noted'}; a step of the first eight {statistics.median(first) / without - 1:+.0%}")
+        for pair in range(pairs):
+            both = {}
+            for on in (True, False) if pair % 2 == 0 else (False, True):
+                if is_on != on:
+                    is_on = on
+                    (switch.on if on else switch.off)()
+                recorded = meter.history.is_on
+                both[on] = (one(), recorded)
+            found[both[True][1]].append((both[True][0], both[False][0]))
+    every = [pair for pairs in found.values() for pair in pairs]
+    without = statistics.median(off for _, off in every)
+    made = switch.made() // (SETTLING + 2 * pairs)
+    print(
+        f"{which}, torch {torch.__version__}: {len(every)} pairs of steps of {1e3 * without:.2f} ms with {made} allocations, {entries} entries"
+    )
+    for recorded, pairs in found.items():
+        if len(pairs) > 1:
+            low, middle, high = statistics.quantiles([on - off for on, off in pairs], n=4)
+            # Of a median of so many.
+            doubt = 1.25 * (high - low) / 1.35 / len(pairs) ** 0.5
+            least = min(on for on, _ in pairs) / min(off for _, off in every) - 1
+            words = "recorded" if recorded else "not recorded"
+            print(f"  {len(pairs)} {words}: {middle / without:+.2%} ± {doubt / without:.2%} in the median, {least:+.2%} the least")
+    # Without the first steps and the first picture.
+    share = (meter._own - own) / (time.process_time() - since - (meter._since - away))
+    middle, doubt = mean([on - off for on, off in every])
+    print(f"  all: {middle / without:+.2%} ± {doubt / without:.2%} in the mean; by its own account {share:.2%}")
+    print(f"  the first three {statistics.median(first[1:3]) / without - 1:+.0%}, {meter.history.recorded} of {meter.steps} recorded")
 
 
 main()

@@ -35,7 +35,7 @@ def outcome(program, path, cards=None):
     missing = re.search(r"vramlab does not count (.*?); with \S+ in a Python", said)
     if missing:
         return "unsupported keys", [re.split(r"[=:]", one)[0].strip() for one in re.split(r", (?=[\w.]+[=:])", missing.group(1))]
-    for sign, word in (("does not name a network", "no network"), ("neither a folder here", "network not here"), ("not represented", "network not built in"),
+    for sign, word in (("does not name a network", "no network"), ("neither a folder here", "network not here"), ("not support", "network not built in"),
                        ("is not built in", "network not built in"), ("not a training", "no training"), ("no trainer that vramlab knows", "no recipe"),
                        ("configures accelerate", "no recipe"), ("none of its names", "no recipe"), ("second version", "LLaMA-Factory's second version"),
                        ("only a config.json of transformers has it", "a network for a Python")):

@@ -27,6 +27,14 @@ const PHRASES: &[(&str, &str)] = &[
     ("otherwise than", "unlike, differently from"),
     ("in the place of", "instead of"),
     ("cannot be said", "is not known"),
+    // Words of messages, which are read by people, and of the comments that become help.
+    ("not represented", "vramlab does not support it"),
+    ("is represented", "vramlab supports it"),
+    ("are represented", "vramlab supports them"),
+    ("be represented", "vramlab supports it"),
+    ("refused by name", "an error with its name"),
+    ("taken for granted", "vramlab assumes it"),
+    ("what it takes is", "its memory is"),
 ];
 
 /// Words that may follow "is no": with these, nothing is said to be of a kind.

@@ -54,7 +54,7 @@ fn typed<'a, T: Clone + Send + Sync + 'static>(matches: &'a ArgMatches, id: &str
     matches.try_get_one::<T>(id).ok().flatten().filter(|_| given(matches, id))
 }
 
-/// True if a typed flag or an entry of the configuration replaces an argument that cannot be represented.
+/// True if a typed flag or an entry of the configuration replaces an argument that cannot be supported.
 pub(super) fn stands(refused: &Refused, own: &toml::Table, matches: &ArgMatches) -> bool {
     refused.field.is_some_and(|field| own.contains_key(field) || given_here(matches, &field.replace('-', "_")))
 }

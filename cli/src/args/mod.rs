@@ -115,12 +115,12 @@ impl Invocation {
 }
 
 impl Invocation {
-    /// Adds to the refusal of a network from a file the command that answers all the same: the script itself, on the card that was named.
+    /// Adds to the error about a network from a file the command that answers all the same: the script itself, on the card that was named.
     pub(crate) fn with_a_way_out(&self, failure: Failure) -> Failure {
         let Some(file) = &self.run.model.model_file else { return failure };
         let text = format!("{:#}", failure.error);
-        // Every refusal of what no network here has says so.
-        let is_refused = text.starts_with(&file.display().to_string()) && text.contains("not represented");
+        // Every error about what no network here has says so.
+        let is_refused = text.starts_with(&file.display().to_string()) && text.contains("not support");
         if failure.code != Code::Usage || !is_refused || text.contains("vramlab predict train.py") {
             return failure;
         }

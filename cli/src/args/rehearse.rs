@@ -87,7 +87,7 @@ pub(crate) struct RehearseArgs {
     /// Do not record which lines of the script allocate.
     #[arg(long, help_heading = "What is recorded")]
     pub no_stacks: bool,
-    /// Do not compute small tensors: everything that depends on data counts as zeros.
+    /// Do not compute small tensors: vramlab assumes zeros for everything that depends on data.
     #[arg(long, help_heading = "What is recorded")]
     pub no_values: bool,
     /// If a script runs out of memory, do not run it again to find out what it needs and which change makes it fit.

@@ -13,6 +13,7 @@ const NAMES: &[(&str, &[&str])] = &[
         "batch",
         &[
             "batch-size",
+            "batchsize",
             "bs",
             "per-device-train-batch-size",
             "per-gpu-train-batch-size",

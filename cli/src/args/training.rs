@@ -15,7 +15,7 @@ use crate::destination::Destination;
 #[command(next_help_heading = "Training")]
 pub(crate) struct TrainingArgs {
     /// Take settings from arguments of transformers: the JSON of TrainingArguments, JSON or YAML of HfArgumentParser, or training_args.bin, in which
-    /// nothing is executed. Typed flags override them; arguments that cannot be represented are refused by name, or named in a note.
+    /// nothing is executed. Typed flags override them; an argument that vramlab does not support is an error with its name, or named in a note.
     /// `vramlab predict --help` ends with a list of settings and their flags.
     #[arg(long, value_name = "FILE")]
     pub hf_args: Option<PathBuf>,

@@ -5,6 +5,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use lab::input;
+
 use crate::exit::Failure;
 use crate::file_kind::{self, Kind};
 
@@ -83,11 +85,10 @@ pub(super) fn named(word: &str) -> Result<What, Failure> {
     }
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("json") => Err(Failure::usage(format!(
-            "{word}: there is no such file; a built-in network needs none: vramlab predict gpt2 --gpu rtx4090"
+            "{}; a built-in network needs none: vramlab predict gpt2 --gpu rtx4090",
+            input::absent(path)
         ))),
-        Some("py" | "pt2" | "toml" | "yaml" | "yml" | "ipynb") => {
-            Err(Failure::usage(format!("{word}: there is no such file")))
-        }
+        Some("py" | "pt2" | "toml" | "yaml" | "yml" | "ipynb") => Err(Failure::usage(input::absent(path))),
         _ => elsewhere(word),
     }
 }

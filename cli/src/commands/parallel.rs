@@ -94,7 +94,7 @@ pub(super) fn keeps_no_output(model: &ModelSpec, flag: &str) -> Result<()> {
         ("--loop trainer", model.by_trainer()),
     ];
     if let Some((asked, _)) = asked.iter().find(|(_, asked)| *asked) {
-        return Err(Failure::usage(format!("{asked}: with {flag} it is not represented")));
+        return Err(Failure::usage(format!("{asked}: vramlab does not support it with {flag}")));
     }
     match model.keep {
         Some(Keep::Output) => Err(Failure::usage(format!(

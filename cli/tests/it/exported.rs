@@ -1,6 +1,7 @@
 //! `model.pt2` on the command line: output, refusals, exit codes.
 
-use crate::common::{done, json, refused, unpacked_export};
+use crate::common::{done, json, refused, unpacked_export, vramlab};
+use crate::markdown::blocks;
 
 fn unbroken(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -18,6 +19,23 @@ fn a_prediction_names_the_loss_and_the_line_of_the_peak() {
     // Without `--batch`, the batch of the example counts.
     let found = json(&["predict", "--model-file", &path, "--gpu", "24GiB"]);
     assert_eq!(found["settings"]["batch"], 2);
+}
+
+/// An error is the screen of `docs/import.md`: two operators of this network are given names that nobody knows.
+#[test]
+fn operators_that_are_not_supported_are_named_as_the_document_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    unpacked_export("cnn", folder.path());
+    let rename = "import zipfile\nold, new = zipfile.ZipFile('cnn.pt2'), zipfile.ZipFile('model.pt2', 'w')\nfor name in old.namelist():\n    \
+                  data = old.read(name).replace(b'aten.relu.default', b'aten.nonzero.default').replace(b'aten.linear.default', b'mine.own.default')\n    \
+                  new.writestr(name, data)\nnew.close()";
+    let made = std::process::Command::new("python3").current_dir(&folder).args(["-c", rename]).status().unwrap();
+    assert!(made.success());
+    let output = vramlab().current_dir(&folder).args(["predict", "model.pt2", "--batch", "32"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/import.md")).unwrap();
+    let shown = blocks(&document).into_iter().find(|block| block.text.starts_with("error: ")).unwrap().text;
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), shown);
 }
 
 #[test]

@@ -35,8 +35,16 @@ fn plain_arguments_go_with_a_usual_network() {
     };
     for (words, code, expected) in [
         (&["--hf-args", "a.json"][..], 0, "none is installed"),
-        (&["--hf-args", "old.yaml"], 0, "the Trainer of transformers 4.57 is not represented: counted as a plain loop"),
-        (&["--hf-args", "a.json", "--transformers", "4.51"], 0, "the Trainer of transformers 4.51 is not represented"),
+        (
+            &["--hf-args", "old.yaml"],
+            0,
+            "vramlab does not support the Trainer of transformers 4.57, and assumes a plain loop",
+        ),
+        (
+            &["--hf-args", "a.json", "--transformers", "4.51"],
+            0,
+            "vramlab does not support the Trainer of transformers 4.51",
+        ),
         (&["--hf-args", "a.json", "--batch", "3"], 0, "batch 3 × 64"),
         (&["--hf-args", "torchao.json"], 2, "does not count optim=adamw_torch_8bit"),
         (&["--hf-args", "torchao.json", "--optimizer", "adamw8bit"], 0, "adamw8bit"),

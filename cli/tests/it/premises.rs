@@ -64,7 +64,7 @@ fn weights_have_the_type_that_the_file_names() {
     assert_ne!(half.peak(&["--sequence", "32"]), half.peak(&["--sequence", "32", "--precision", "fp32"]));
     let wide = Folder::new(json!({ "dtype": "float64" }));
     let said = refused(2, &wide.words("predict", &[]));
-    assert!(said.contains("dtype: \"float64\" weights are not represented"), "{said}");
+    assert!(said.contains("dtype: vramlab does not support \"float64\" weights"), "{said}");
     let text = unbroken(&done(&wide.words("predict", &["--precision", "fp32", "--sequence", "8"])));
     assert!(text.contains("float32 (--precision instead of float64 in config.json)"), "{text}");
 }
@@ -209,7 +209,7 @@ fn variables_of_the_environment_are_given_and_kept() {
     assert_eq!(peak(&ran), peak(&usual));
     assert!(ran["premises"].to_string().contains("set here, not taken; --env CUBLAS_WORKSPACE_CONFIG=VALUE"));
     for (value, part) in [
-        ("HOME=/", "--env: HOME: not represented; known: CUBLAS_WORKSPACE_CONFIG"),
+        ("HOME=/", "--env: HOME: vramlab does not support it; known: CUBLAS_WORKSPACE_CONFIG"),
         ("PYTORCH_ALLOC_CONF=x", "--alloc-conf"),
         ("CUBLAS_WORKSPACE_CONFIG=4096", "pairs of KiB and count"),
         ("CUBLAS_WORKSPACE_CONFIG", "expected NAME=VALUE"),

@@ -33,7 +33,7 @@ fn a_configuration_of_transformers_is_a_model_file() {
     assert!(noted.stderr.contains("colour: unknown key"), "{}", noted.stderr);
     let t5 = file("t5.json", r#"{ "model_type": "umt5" }"#);
     let said = refused(2, &["predict", "--model-file", &t5, "--gpu", "h100"]);
-    assert!(said.contains("\"umt5\" is not represented"), "{said}");
+    assert!(said.contains("vramlab does not support \"umt5\""), "{said}");
     assert!(said.ends_with("instead: vramlab predict train.py --gpu h100"), "{said}");
     let said = refused(2, &["predict", "--model-file", &t5, "--gpu", "8GiB"]);
     assert!(said.ends_with("instead: vramlab predict train.py --gpu 8GiB"), "{said}");

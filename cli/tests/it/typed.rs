@@ -18,6 +18,7 @@ fn folder() -> tempfile::TempDir {
         "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "vocab_size": 1000,
         "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "torch_dtype": "bfloat16", "transformers_version": "4.51.3"}"#;
     write("config.json", config);
+    write("cut.json", &config[..100]);
     write("train.py", b"import torch\n");
     write("models.py", b"class Net: pass\n");
     write("notebook.ipynb", b"{\"cells\": []}");

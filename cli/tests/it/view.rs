@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use crate::common::{done, refused};
+use crate::markdown::blocks;
 
 const WAIT: Duration = Duration::from_secs(60);
 const SNAPSHOT: &str =
@@ -172,6 +173,24 @@ fn keys_move_and_q_gives_the_terminal_back() {
     session.press("q");
     assert_eq!(session.ends(), Some(0));
     session.was_given_back();
+}
+
+/// The guide shows a terminal of 24 lines and 80 columns.
+#[test]
+fn the_guide_shows_the_screen() {
+    let folder = tempfile::tempdir().unwrap();
+    let packed = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/traces/tests/golden/recordings/unet_oom.pickle.gz");
+    let path = folder.path().join("snapshot.pickle");
+    let mut from = flate2::read::GzDecoder::new(File::open(packed).unwrap());
+    std::io::copy(&mut from, &mut File::create(&path).unwrap()).unwrap();
+    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide.md")).unwrap();
+    let all = blocks(&guide);
+    let at = all.iter().position(|block| block.text.starts_with("vramlab view snapshot.pickle")).unwrap();
+    let shown: Vec<String> = all[at + 1].text.lines().map(|line| line.trim_end().to_string()).collect();
+    let mut session = Session::start(&["view", path.to_str().unwrap()]);
+    session.sees("? keys");
+    let seen: Vec<String> = screen(&session.seen()).iter().map(|line| line.trim_end().to_string()).collect();
+    assert_eq!(shown, seen, "{}", seen.join("\n"));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::{self, words};
+use crate::markdown::{Block, blocks};
 
 /// The environment variable with a Python that has PyTorch for CUDA.
 const PYTHON: &str = "VRAMLAB_REHEARSAL_PYTHON";
@@ -197,8 +198,26 @@ fn with_pytorch_the_whole_walks_are_played() {
         eprintln!("not played: {PYTHON} names no Python with PyTorch");
         return;
     };
-    let other: Vec<String> = walks().iter().flat_map(|walk| played(walk, Some(&python))).collect();
+    let of_documents = of_the_document();
+    assert!(!of_documents.steps.is_empty());
+    let all = walks().into_iter().chain([of_documents]);
+    let other: Vec<String> = all.flat_map(|walk| played(&walk, Some(&python))).collect();
     assert!(other.is_empty(), "{}", other.join("\n\n"));
+}
+
+/// The screens of `docs/walks.md` that need PyTorch: a command that is marked so, with the picture below it.
+fn of_the_document() -> Walk {
+    let text = fs::read_to_string(tests().join("../../docs/walks.md")).unwrap();
+    let blocks = blocks(&text);
+    let pairs = blocks.iter().zip(blocks.iter().skip(1));
+    let marked = pairs.filter(|(command, picture)| command.not_run.is_some() && picture.language == "text");
+    let step = |(command, picture): (&Block, &Block)| Step {
+        typed: format!("$ {}", command.text.trim()),
+        screen: picture.text.lines().map(String::from).collect(),
+        code: 0,
+        needs_pytorch: true,
+    };
+    Walk { name: "docs/walks.md".into(), steps: marked.map(step).collect() }
 }
 
 #[test]

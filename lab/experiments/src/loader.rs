@@ -211,7 +211,7 @@ impl Experiment for Loader {
         outcome.tables.push(shown(&trials, sizes));
         outcome.notes.push(
             "This is the loader's rule, and no worker runs here. What Python's objects of a data set take in each worker, as reference counts \
-             make it copy their pages, is not represented; nor are persistent_workers of several loaders, which add up."
+             make it copy their pages, is not supported; nor are persistent_workers of several loaders, which add up."
                 .into(),
         );
         outcome.claims = judge(&trials, sizes);

@@ -95,7 +95,7 @@ pub trait Architecture: Send + Sync {
     /// Checks that the network can be trained with this batch and this type of weights.
     ///
     /// # Errors
-    /// [`Error::Usage`](lab_base::error::Error::Usage) for what is not represented, with the reason.
+    /// [`Error::Usage`](lab_base::error::Error::Usage) for what is not supported, with the reason.
     fn check(&self, _batch: usize, _weights: DType) -> Result<()> {
         Ok(())
     }
@@ -110,7 +110,7 @@ pub trait Architecture: Send + Sync {
 
     /// Why all batches have as many tokens as the network takes; `None` if they may have fewer.
     fn one_length(&self) -> Option<&'static str> {
-        Some("it is represented for gpt, gpt2 and networks of transformers alone")
+        Some("vramlab supports it for gpt, gpt2 and networks of transformers alone")
     }
 
     /// Why the network cannot be evaluated between steps; `None` if it can.
@@ -118,9 +118,9 @@ pub trait Architecture: Send + Sync {
         None
     }
 
-    /// Why the network cannot be put in channels-last; `None` if what it takes then is recorded.
+    /// Why the network cannot be put in channels-last; `None` if its memory is recorded then.
     fn not_channels_last(&self) -> Option<String> {
-        Some("what this network takes in channels-last is not recorded".into())
+        Some("vramlab does not support this network".into())
     }
 
     /// Builds the network as a chain of pieces, each on one device: the result of one is the next one's input. A piece's parameters are made through

@@ -54,6 +54,10 @@ pub struct Watched {
     pub growth: Option<WatchedGrowth>,
     /// The last request that failed; null if none did.
     pub out_of_memory: Option<WatchedOom>,
+    /// Steps that PyTorch recorded whole, with lines. Short steps are recorded now and then.
+    pub recorded_steps: u64,
+    /// The last of them; 0 if there is none.
+    pub last_recorded_step: u64,
     /// Share of the time since the first step that the watch took.
     pub own_share: Option<f64>,
     /// Why there are no figures; null if there are.
@@ -98,6 +102,10 @@ pub struct WatchedOom {
     pub reserved: u64,
     /// Number of requests that failed so far.
     pub count: u64,
+    /// True if the step was recorded, with lines.
+    pub recorded: bool,
+    /// Line of the script that requested; null in the backward pass.
+    pub line: Option<String>,
 }
 
 impl Watched {
@@ -142,6 +150,26 @@ impl Watched {
     pub(crate) fn table(title: &str, all: &[Self]) -> Section {
         let columns = ["process", "script", "step", "allocated", "reserved", "peak", "full at step"];
         Section::List(Table::new(title, &columns, all.iter().map(Self::cells).collect()))
+    }
+
+    /// Which steps were recorded; `None` if all were.
+    fn recorded(&self) -> Option<String> {
+        if let Some(oom) = self.out_of_memory.as_ref().filter(|oom| !oom.recorded) {
+            let step = grouped(oom.step, ' ');
+            let asked = oom.line.as_ref().map_or(String::new(), |line| format!(", {line} asked for it"));
+            return Some(format!("Step {step} was not recorded{asked}: only what recorded steps left has lines."));
+        }
+        let (recorded, last) = (self.recorded_steps, grouped(self.last_recorded_step, ' '));
+        match recorded {
+            0 => Some("vramlab recorded no whole step.".into()),
+            // The last one may have been interrupted.
+            _ if recorded + 1 >= self.steps => None,
+            _ => Some(format!(
+                "vramlab recorded {} of {} steps with their lines, step {last} last: each costs some percent of a step.",
+                grouped(recorded, ' '),
+                grouped(self.steps, ' ')
+            )),
+        }
     }
 
     fn categories(&self) -> String {
@@ -283,6 +311,7 @@ impl Findings for WatchResult {
     fn sections(&self) -> Vec<Section> {
         let Some(watched) = Self::fullest(&self.processes) else { return Vec::new() };
         let mut sections = vec![Section::Answer(self.course(watched)), Section::Note(watched.categories())];
+        sections.extend(watched.recorded().map(Section::Note));
         sections.extend(watched.note.clone().map(Section::Warning));
         if self.processes.len() > 1 {
             sections.push(Watched::table("Processes", &self.processes));
@@ -331,6 +360,21 @@ mod tests {
         assert!(WatchResult::fullest(&result.processes).unwrap().out_of_memory.is_some());
         assert!(result.title().starts_with("Out of memory in step 0"));
         assert!(WatchResult { script_exit: 0, ..result }.title().starts_with("4 MiB allocated at most (step 7)"));
+    }
+
+    #[test]
+    fn steps_without_lines_are_named() {
+        assert_eq!(Watched { recorded_steps: 1199, ..watched() }.recorded(), None);
+        let some = Watched { recorded_steps: 18, last_recorded_step: 1190, ..watched() };
+        assert!(
+            some.recorded()
+                .unwrap()
+                .starts_with("vramlab recorded 18 of 1 200 steps with their lines, step 1 190 last")
+        );
+        let oom = |recorded| Some(WatchedOom { step: 1201, recorded, ..WatchedOom::default() });
+        let unknown = Watched { out_of_memory: oom(false), ..some.clone() };
+        assert!(unknown.recorded().unwrap().starts_with("Step 1 201 was not recorded"));
+        assert_eq!(Watched { out_of_memory: oom(true), ..some.clone() }.recorded(), some.recorded());
     }
 
     #[test]

@@ -102,17 +102,21 @@ impl Divided {
 fn check(spec: &RunSpec, session: &Session, stage: Stage) -> Result<()> {
     let (model, divides) = (&spec.model, stage.divides_parameters());
     let asked = [
-        ("loop", model.by_trainer(), "trainer: with data-parallel it is not represented"),
-        ("built-on-device", model.built_on_device && stage != Stage::Replicated, "with zero it is not represented"),
+        ("loop", model.by_trainer(), "vramlab does not support a Trainer with data-parallel; --loop plain works"),
+        (
+            "built-on-device",
+            model.built_on_device && stage != Stage::Replicated,
+            "vramlab does not support it with zero",
+        ),
         (
             "attention-mask",
             divides && model.attention_mask.is_some_and(|mask| mask != AttentionMask::None),
-            "with zero 3 it is not represented",
+            "vramlab does not support it with zero 3",
         ),
         (
             "loss",
             divides && model.loss.and_then(LossChoice::end).is_some(),
-            "with zero 3 only the network's own is represented; with zero 2 the others are",
+            "vramlab supports only the network's own with zero 3; with zero 2 the others work",
         ),
         (
             "keep",

@@ -35,7 +35,7 @@ fn of_usual_length(
     let longest = configuration.load(options);
     let is_longer = match &longest {
         Ok(model) => model.positions().is_some_and(|positions| positions > USUAL_TOKENS),
-        // Some of what is not represented is so only at its full length.
+        // Some of what is not supported is so only at its full length.
         Err(_) => true,
     };
     if options.sequence.is_some() || !is_longer {
@@ -63,7 +63,7 @@ impl Network {
     /// Reads a `config.json`, if the model file is one.
     ///
     /// # Errors
-    /// Fields that do not apply to such a network; settings of the file that are not represented.
+    /// Fields that do not apply to such a network; settings of the file that are not supported.
     pub(super) fn pretrained(spec: &ModelSpec) -> Result<Option<Self>> {
         if spec.graph.is_some() {
             return Ok(None);
@@ -93,7 +93,7 @@ impl Network {
     /// Reads a `.pt2` file, if the model file is one.
     ///
     /// # Errors
-    /// Fields that do not apply to an exported network; contents of the file that are not represented.
+    /// Fields that do not apply to an exported network; contents of the file that are not supported.
     pub(super) fn exported(spec: &ModelSpec) -> Result<Option<Self>> {
         if let Some(path) = &spec.graph {
             let name = spec.shown_name();
@@ -323,7 +323,7 @@ impl ModelSpec {
     /// Reads a configuration of transformers with the options of this run, and examples of the usual length unless it names one.
     ///
     /// # Errors
-    /// A configuration that cannot be read, or that is not represented.
+    /// A configuration that cannot be read, or that is not supported.
     pub fn read(&self, configuration: Configuration<'_>) -> Result<Pretrained> {
         of_usual_length(configuration, &self.pretrained_options())
     }

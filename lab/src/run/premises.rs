@@ -13,7 +13,7 @@ use super::spec::RunSpec;
 /// Precision of a run unless a flag sets another: that of the model file, or the type in which a checkpoint is loaded.
 ///
 /// # Errors
-/// A type in a `config.json` that is not represented.
+/// A type in a `config.json` that is not supported.
 pub(super) fn precision(network: &Network, of_file: Option<Precision>) -> Result<Precision> {
     match (of_file, network) {
         (Some(precision), _) => Ok(precision),

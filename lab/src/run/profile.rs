@@ -77,7 +77,7 @@ fn in_environment(profile: Profile, env: &[Variable]) -> Result<Profile> {
                 "PYTORCH_ALLOC_CONF" | "PYTORCH_CUDA_ALLOC_CONF" => "--alloc-conf takes its value".into(),
                 _ => format!("known: {}", VARIABLES.join(", ")),
             };
-            return Err(Error::usage("env", format!("{name}: not represented; {instead}")));
+            return Err(Error::usage("env", format!("{name}: vramlab does not support it; {instead}")));
         }
         profile.with_environment(name, value).map_err(|error| Error::usage("env", Error::from(error).to_string()))
     })

@@ -9,7 +9,7 @@ use lab_imports::huggingface::Release;
 /// The release of transformers that counts where a run names none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UsualRelease {
-    /// None is installed: the newest that is represented.
+    /// None is installed: the newest that is supported.
     #[default]
     Newest,
     /// Installed for the Python that would be used.

@@ -74,12 +74,12 @@ fn computed(spec: &RunSpec, run: &RunSettings, target: &Target) -> Result<()> {
         return Ok(());
     }
     if spec.model.liger {
-        let problem = "no device here has Liger's kernels. `vramlab predict` says what they take";
+        let problem = "no device here has Liger's kernels. `vramlab predict` counts their memory";
         return Err(Error::usage("liger", problem));
     }
     if spec.model.loss == Some(LossChoice::Liger) {
         let problem =
-            "liger: no device here has its kernels. `vramlab predict` says what it takes, and --loss chunked trains";
+            "liger: no device here has its kernels. `vramlab predict` counts their memory, and --loss chunked trains";
         return Err(Error::usage("loss", problem));
     }
     if kind.is_computed() {
@@ -87,7 +87,7 @@ fn computed(spec: &RunSpec, run: &RunSettings, target: &Target) -> Result<()> {
     }
     let (name, class) = (kind.name(), kind.class());
     let problem = format!(
-        "{name}: {class} computes it, and no device does here. `vramlab predict --model {} --optimizer {name}` says what it takes",
+        "{name}: {class} computes it, and no device does here. `vramlab predict --model {} --optimizer {name}` counts its memory",
         spec.model.name()
     );
     Err(Error::usage("optimizer", problem))

@@ -97,12 +97,12 @@ fn what_is_not_recorded_in_channels_last_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let export = |name: &str| archives::unpacked(&golden(&format!("{name}.pt2.gz")), folder.path(), name);
     for (fields, message) in [
-        (json!({"model": "gpt"}), "channels-last: what this network takes in channels-last is not recorded"),
-        (json!({"model": "resnet18", "ema": "model"}), "channels-last: what it takes with ema is not recorded"),
-        (json!({"model": "resnet18", "eval-every": 1}), "channels-last: what it takes with eval-every is not recorded"),
+        (json!({"model": "gpt"}), "channels-last: vramlab does not support this network"),
+        (json!({"model": "resnet18", "ema": "model"}), "channels-last: vramlab does not support it with ema"),
+        (json!({"model": "resnet18", "eval-every": 1}), "channels-last: vramlab does not support it with eval-every"),
         (
             json!({"model": "resnet18", "optimizer-impl": "fused"}),
-            "channels-last: what it takes with optimizer-impl fused is not recorded",
+            "channels-last: vramlab does not support it with optimizer-impl fused",
         ),
         (json!({"model-file": export("nanogpt")}), "channels-last: the export has no input of four dimensions"),
         (

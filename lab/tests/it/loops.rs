@@ -194,7 +194,7 @@ fn two_networks_that_do_not_fit_are_not_trained_against_each_other() {
         (json!({"adversary": discriminator, "loss": "mse"}), "loss: --adversary has its own"),
         (
             json!({"adversary": discriminator, "checkpoint": "main"}),
-            "checkpoint: it is not represented with --adversary",
+            "checkpoint: vramlab does not support it with --adversary",
         ),
     ] {
         let mut fields = fields;
@@ -223,7 +223,7 @@ fn sizes_that_a_run_cannot_have_are_refused_by_name() {
             json!({"model": "gpt", "lengths": "64,65"}),
             "lengths: 65 tokens, and the network takes 64; --sequence sets that",
         ),
-        (json!({"model": "seq2seq-attention", "lengths": "8"}), "lengths: it is represented for gpt, gpt2"),
+        (json!({"model": "seq2seq-attention", "lengths": "8"}), "lengths: vramlab supports it for gpt, gpt2"),
         (json!({"eval-batch": 8}), "eval-batch: it goes only with eval-every"),
         (json!({"model": "seq2seq-attention", "eval-every": 1}), "eval-every: what this network takes without a graph"),
         (json!({"hold": "logits"}), "hold: \"logits\": expected none, or some of inputs, outputs, loss"),
@@ -272,8 +272,8 @@ fn what_a_network_of_transformers_does_not_have_is_refused() {
     let path = folder.path().join("config.json");
     std::fs::write(&path, recording("k_hf_gpt2")["program"]["config"].to_string()).unwrap();
     for (fields, message) in [
-        (json!({"loop": "trainer", "batches": "2,1"}), "batches: it is not represented with --loop trainer"),
-        (json!({"loop": "trainer", "eval-every": 2}), "eval-every: it is not represented with --loop trainer"),
+        (json!({"loop": "trainer", "batches": "2,1"}), "batches: vramlab does not support it with --loop trainer"),
+        (json!({"loop": "trainer", "eval-every": 2}), "eval-every: vramlab does not support it with --loop trainer"),
         (json!({"lengths": "8,65"}), "lengths: 65, but "),
     ] {
         let mut fields = fields;

@@ -131,7 +131,7 @@ enum Maker {
     TorchFused,
     /// `torch.optim`, one parameter after the other or lists of them.
     Torch,
-    /// `torch.optim`, by default one parameter after the other; its lists are not represented.
+    /// `torch.optim`, by default one parameter after the other; its lists are not supported.
     TorchLoop,
     /// transformers, one parameter after the other.
     Transformers,

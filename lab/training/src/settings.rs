@@ -205,7 +205,7 @@ impl RunSettings {
             ("a schedule that casts the network", self.schedule.cast),
         ];
         match unrecorded.into_iter().find(|(_, asked)| self.channels_last && *asked) {
-            Some((with, _)) => Err(Error::usage("channels-last", format!("what it takes with {with} is not recorded"))),
+            Some((with, _)) => Err(Error::usage("channels-last", format!("vramlab does not support it with {with}"))),
             None => Ok(()),
         }
     }
@@ -269,7 +269,7 @@ impl RunSettings {
     /// Checks that this network can be trained with these settings and batches of this size, or of their own sizes.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what is not represented.
+    /// [`Error::Usage`] for what is not supported.
     pub fn check_network(&self, architecture: &dyn Architecture, batch: usize) -> Result<()> {
         self.turns.check_network(architecture)?;
         if let (Some(_), Some(reason)) = (self.evaluation, architecture.not_evaluated()) {
@@ -298,7 +298,7 @@ impl RunSettings {
             ("save-on-cpu", self.save_on_cpu.is_some()),
         ];
         match asked.into_iter().find(|(_, asked)| *asked) {
-            Some((field, _)) => Err(Error::usage(field, format!("it is not represented {here}"))),
+            Some((field, _)) => Err(Error::usage(field, format!("vramlab does not support it {here}"))),
             None => Ok(()),
         }
     }

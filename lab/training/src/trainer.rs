@@ -88,7 +88,7 @@ impl<S: TrainStep> Trainer<S> {
     /// Begins the average of the weights, if one is kept, and takes a row.
     ///
     /// # Errors
-    /// [`Error::Usage`](lab_base::error::Error::Usage) for a network of which none of this kind is represented; those of the device.
+    /// [`Error::Usage`](lab_base::error::Error::Usage) for a network of which none of this kind is supported; those of the device.
     pub fn averaging(mut self) -> Result<Self> {
         let Some(kind) = self.phases.settings().ema else { return Ok(self) };
         let of = self.phases.averaged(kind)?;

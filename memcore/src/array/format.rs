@@ -106,9 +106,7 @@ impl Array {
     pub(crate) fn refuse_channels_last(&self, op: &'static str) -> Result<()> {
         match self.format() {
             Format::RowMajor => Ok(()),
-            Format::ChannelsLast => {
-                Err(Error::invalid(op, "what it takes of channels-last pictures is not represented"))
-            }
+            Format::ChannelsLast => Err(Error::invalid(op, "the memory of channels-last pictures is not known")),
         }
     }
 

@@ -26,10 +26,7 @@ pub fn written_through(base: &Tensor, written: &Tensor) -> Result<Tensor> {
     }
     let Some(Edge::Node(inner, 0)) = written.edge() else { return Ok(base.clone()) };
     if !base.array().layout().is_contiguous() {
-        return Err(Error::invalid(
-            "CopySlices",
-            "of a tensor that does not lie in row-major order is not represented",
-        ));
+        return Err(Error::invalid("CopySlices", "of a tensor that does not lie in row-major order is not supported"));
     }
     let others = inner.next_edges().iter().skip(1).cloned();
     let next = std::iter::once(base.edge().cloned()).chain(others).collect();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import time
@@ -10,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Optional
 
-from .growth import Course
+from .growth import SETTLING, Course
 from .history import ENTRIES, History
 from .kept import Kept
 
@@ -18,11 +19,13 @@ SCHEMA = "vramlab-watched-1"
 # Steps of other optimizers after which the one that marked the steps is over.
 _OVER = 16
 # Share of the time that looks at the counters may take, and that what is not urgent may.
-_LOOKS, _REST = 0.003, 0.002
+_LOOKS, _REST = 0.002, 0.002
 # Steps between two looks, at most.
 _FAR = 64
 # Seconds between two looks at the memory that others on the card leave.
 _ROOM_EVERY = 10.0
+# Memory is short if so much of the room is reserved, or if it runs out within so many steps.
+_SHORT, _SOON = 0.95, 64
 
 Figures = dict[str, Any]
 
@@ -31,7 +34,7 @@ class Meter:
     """Counts the steps of optimizers, and reads PyTorch's counters when one has ended: it changes and resets none of them.
 
     ``log`` is given the figures and the step, every ``log_every`` steps and at the end. Of the time since the first
-    step all else takes about one percent at most: short steps are not looked at one by one, and what is not urgent waits.
+    step all else takes about one percent at most: short steps are not looked at or recorded one by one, and what is not urgent waits.
     """
 
     def __init__(
@@ -77,6 +80,8 @@ class Meter:
         self._now: Figures = {}
         self._room: Optional[int] = None
         self._room_at = 0.0
+        # Something happened: the steps that are recorded now are worth a snapshot.
+        self.is_urgent = False
 
     # Begin and end.
 
@@ -158,17 +163,18 @@ class Meter:
             self._since, self._own = now, 0.0
         self._looked = self.steps
         allocations = self._allocations
-        self._read()
+        self._read_and_judge()
         self._course.add(self.steps, self._now["allocated"])
-        noting = self.history.after_step((self._allocations - allocations) // steps, self.step_seconds() or 0.0) * steps
-        # Before the first look nobody noted lines of all that was allocated.
-        self._own += noting if self._seconds else 0.0
         counting, logging = self._now_and_then()
+        recording = self.history.after_step(self.steps, steps, (self._allocations - allocations) // steps, self.step_seconds() or 0.0)
+        # What was allocated before the first look belongs to no step.
+        self._own += recording if self._seconds else 0.0
         self._last = time.perf_counter()
         # How often figures are logged, and to whom, is the script's own choice.
         self._own += self._last - now - logging
         cost = self._last - now - counting - logging
-        self._next = self.steps + min(max(1, int(cost / (_LOOKS * (self.step_seconds() or 1.0)))), _FAR)
+        after = min(max(1, int(cost / (_LOOKS * (self.step_seconds() or 1.0)))), _FAR)
+        self._next = min(self.steps + after, self.history.next_change(self.steps))
 
     def _now_and_then(self) -> tuple[float, float]:
         """Does what is not done in each look. Returns the seconds of the counting by category, and those of the log."""
@@ -214,6 +220,20 @@ class Meter:
             "retries": stats.get("num_alloc_retries", 0),
         }
 
+    def _read_and_judge(self) -> None:
+        """Reads the counters. If the card is nearly full and takes more, or took a cache back, the next steps are recorded."""
+        peak, retries = self._peak, self._now.get("retries", 0)
+        self._read()
+        if self.steps <= SETTLING:
+            return
+        rose = self._peak > peak and self._peak_reserved > _SHORT * (self.room() or math.inf)
+        if rose or self._now["retries"] > retries:
+            self._record()
+
+    def _record(self) -> None:
+        self.history.window(self.steps)
+        self.is_urgent = True
+
     def look_at_peaks(self) -> None:
         """Reads the peaks once more: the last steps may not have been looked at."""
         now = self._now
@@ -226,10 +246,10 @@ class Meter:
         self._counting = time.perf_counter() - start
 
     def _look(self) -> None:
-        """Looks whether memory grows; as it begins to, the next steps' lines are noted."""
+        """Looks whether memory grows: as it begins to, and before it runs out, the next steps are recorded."""
         grew, self._growth = self._growth is not None, self._course.growth()
-        if self._growth is not None and not grew:
-            self.history.window()
+        if self._growth is not None and (not grew or (self.runs_out_at() or math.inf) <= self.steps + _SOON):
+            self._record()
 
     # Running out.
 
@@ -241,8 +261,23 @@ class Meter:
             self._device = device
             self._read()
             self._count()
-            self.out_of_memory = {"step": self.steps + 1, "requested": requested, "free": free, "count": count + 1, **self._now}
+            failed = {"step": self.steps + 1, "requested": requested, "free": free, "count": count + 1}
+            self.out_of_memory = {**failed, "recorded": self.history.is_on, "line": self._line(), **self._now}
             self.when_out()
+            # A script that goes on with less may run out again.
+            self.history.window(self.steps)
+            self._next = 0
+
+    def _line(self) -> Optional[str]:
+        """The line of the script that runs now; none in the backward pass, which has a thread of its own."""
+        others = [os.path.dirname(file) for file in (getattr(self.torch, "__file__", None), __file__) if file]
+        frame: Any = sys._getframe(1)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if not file.startswith(tuple(others)):
+                return f"{os.path.basename(file)}:{frame.f_lineno} {frame.f_code.co_name}"
+            frame = frame.f_back
+        return None
 
     # Figures.
 
@@ -331,6 +366,8 @@ class Meter:
             "by_category": self.by_category() if self.began else {},
             "growth": growth,
             "out_of_memory": self.out_of_memory,
+            "recorded_steps": self.history.recorded,
+            "last_recorded_step": self.history.last,
             "own_share": self._own / elapsed if self.steps > 1 and elapsed > 0 else None,
             "problem": self.problem,
         }

@@ -9,12 +9,11 @@ import time
 from pathlib import Path
 from typing import Optional
 
+from .history import FIRST
 from .meter import Meter
 
 # Seconds between two statuses, and between two looks for a request.
 _EVERY = 0.5
-# After so many steps there is a first picture: what stays is allocated by then.
-_FIRST = 8
 
 
 class Teller:
@@ -54,15 +53,24 @@ class Teller:
         if self._asked is not None and meter.steps >= self._asked[1]:
             (path, _), self._asked = self._asked, None
             self._write(path)
+        if self._pictures and meter.steps >= FIRST and meter.history.is_on:
+            self._maybe_draw(now)
         if now - self._told < _EVERY and meter.steps > 1:
             return
         self._look_for_a_request()
-        since = now - self._begun
-        due = self._pictures and meter.steps >= _FIRST and since >= self._next_picture
-        if due and meter.can_afford(meter.history.writing(meter.allocations)):
+        self.tell()
+
+    def _maybe_draw(self, now: float) -> None:
+        """Writes a picture if steps were recorded: at first and when something happened at once, else if it is time and affordable."""
+        meter, history, since = self._meter, self._meter.history, now - self._begun
+        ends = history.ends(meter.steps)
+        if not (ends or history.lasts):
+            return
+        at_once = ends and (meter.is_urgent or self._next_picture == 0.0)
+        if at_once or (since >= self._next_picture and meter.can_afford(history.writing(meter.allocations))):
+            meter.is_urgent = False
             self._write(self._file("pickle"))
             self._next_picture = 2 * since
-        self.tell()
 
     def _look_for_a_request(self) -> None:
         ask = self._file("ask")
@@ -71,8 +79,7 @@ class Teller:
             ask.unlink()
         except OSError:
             return
-        # Two whole steps with their lines.
-        self._meter.history.window()
+        self._meter.history.window(self._meter.steps, 2)
         self._asked = (Path(path), self._meter.steps + 2)
 
     def _write(self, path: Path) -> None:
@@ -87,11 +94,12 @@ class Teller:
         self.tell()
 
     def end(self) -> None:
-        """Tells the last figures; what pictures has the last steps in a snapshot."""
+        """Tells the last figures; what pictures has the last steps that were recorded in a snapshot."""
         meter = self._meter
         if meter.began:
             meter.look_at_peaks()
-        if self._pictures and meter.began and meter.steps and meter.out_of_memory is None:
+        has_events = meter.history.is_on or self._next_picture == 0.0
+        if self._pictures and meter.began and meter.steps and meter.out_of_memory is None and has_events:
             self._write(self._file("pickle"))
         self.tell(ended=True)
 

@@ -217,7 +217,7 @@ fn exported(path: &str) -> BTreeSet<String> {
 #[test]
 fn what_is_called_absent_is_absent() {
     let text = document().split_whitespace().collect::<Vec<_>>().join(" ");
-    let absent = text.split_once("Recorded but not represented: ").unwrap().1;
+    let absent = text.split_once("Recorded but not supported: ").unwrap().1;
     let absent = absent.split_once(". ").unwrap().0;
     // An operator in one of its forms has its own test, in op_events.rs.
     let mut known = BTreeSet::new();

@@ -19,7 +19,7 @@ pub struct Tries {
     pub entries: Vec<Try>,
     /// How the search went; empty if there is nothing to say.
     pub search: String,
-    /// Changes that were not tried because they are not represented; empty for a rehearsal.
+    /// Changes that were not tried because they are not supported; empty for a rehearsal.
     pub not_here: String,
 }
 

@@ -135,7 +135,7 @@ impl Experiment for InVain {
         outcome.notes.push(
             "transformers 5.23 checkpoints in training mode alone: after model.eval() its peak is that without checkpointing, to the byte, and nothing \
              is said. With use_cache=True it says so, turns the cache off, and saves what it does without. It lets inputs require a gradient \
-             itself where it uses the reentrant kind. Measured with vramlab rehearse; none of the three is represented here."
+             itself where it uses the reentrant kind. Measured with vramlab rehearse; vramlab supports none of the three."
                 .into(),
         );
         outcome.claims = judge(&trials);

@@ -50,7 +50,7 @@ impl<'a> Call<'a> {
     pub(super) fn check_all_read(&self) -> Result<()> {
         let unread = self.node.arguments.iter().enumerate().take(MAX_ARGUMENTS);
         match unread.into_iter().find(|(i, (_, arg))| self.read.get() >> i & 1 == 0 && !matches!(arg, Arg::None)) {
-            Some((_, (name, _))) => Err(self.error(format!("the argument {name} is not represented"))),
+            Some((_, (name, _))) => Err(self.error(format!("the argument {name} is not supported"))),
             None => Ok(()),
         }
     }
@@ -71,7 +71,7 @@ impl<'a> Call<'a> {
     /// Refuses pictures in channels-last.
     pub(super) fn refuse_channels_last(&self) -> Result<()> {
         if self.has_tensor(|x| x.array().is_channels_last()) {
-            Err(self.error("what it takes of channels-last pictures is not represented"))
+            Err(self.error("vramlab does not know its memory for channels-last pictures"))
         } else {
             Ok(())
         }
@@ -83,10 +83,10 @@ impl<'a> Call<'a> {
             return Ok(());
         }
         if !takes {
-            return Err(self.error("what it takes of complex numbers is not represented"));
+            return Err(self.error("vramlab does not know its memory for complex numbers"));
         }
         if !meet && self.has_tensor(|x| !x.dtype().is_complex()) {
-            return Err(self.error("of complex numbers and others together is not represented"));
+            return Err(self.error("of complex numbers and others together is not supported"));
         }
         Ok(())
     }
@@ -294,7 +294,7 @@ impl<'a> Call<'a> {
         match self.arg(name) {
             None => Ok(None),
             Some(Arg::Type(code)) => dtype(*code).map(Some).ok_or_else(|| {
-                self.error(format!("an element type (number {code} of PyTorch's) that is not represented"))
+                self.error(format!("an element type (number {code} of PyTorch's) that is not supported"))
             }),
             Some(_) => Err(self.wrong(name, "an element type")),
         }
@@ -312,12 +312,12 @@ impl<'a> Call<'a> {
     pub(super) fn contiguous_format(&self, name: &str) -> Result<()> {
         match self.arg(name) {
             None | Some(Arg::MemoryFormat(0 | 1 | 4)) => Ok(()),
-            Some(_) => Err(self.error("channels_last is not represented")),
+            Some(_) => Err(self.error("channels_last is not supported")),
         }
     }
 
     /// Refuses a flag that is set.
     pub(super) fn not_set(&self, name: &str) -> Result<()> {
-        if self.flag(name, false)? { Err(self.error(format!("{name}=True is not represented"))) } else { Ok(()) }
+        if self.flag(name, false)? { Err(self.error(format!("{name}=True is not supported"))) } else { Ok(()) }
     }
 }

@@ -165,7 +165,7 @@ impl PartialEq for Reads {
 ///
 /// # Errors
 /// [`Error::Usage`](lab_base::error::Error::Usage) naming file, entry and node: the file is not an export, is of another version or is damaged; it has operators (all are named at
-/// once), inputs or outputs that are not represented.
+/// once), inputs or outputs that are not supported.
 pub fn load(path: &Path, loss: Option<LossName>) -> Result<Exported> {
     Exported::from_read(Arc::new(read(path)?), loss)
 }

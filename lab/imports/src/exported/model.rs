@@ -110,7 +110,7 @@ impl Exported {
     /// Networks that do not fit each other, and modules that are computed again.
     pub fn against(self, discriminator: Exported) -> Result<Self> {
         if !self.again.modules.is_empty() {
-            return Err(Error::usage("checkpoint", "it is not represented with --adversary"));
+            return Err(Error::usage("checkpoint", "vramlab does not support it with --adversary"));
         }
         match misfit(&self, &discriminator) {
             Some(problem) => Err(Error::usage("adversary", problem)),
@@ -158,7 +158,7 @@ impl Exported {
     }
 
     /// Returns the notes of a run: the loss, the modules that are computed again, unknown lifetimes, the one call if the file records it, what is
-    /// taken for granted of operators or left out, the sizes from the example, the parameters taken to be tied.
+    /// assumed of operators or left out, the sizes from the example, the parameters taken to be tied.
     pub fn notes(&self) -> Vec<String> {
         let size =
             |(symbol, value): (&str, i64)| format!("The size {symbol} is {value}, as in the example of the export.");
@@ -343,12 +343,12 @@ impl Architecture for Exported {
 
     fn not_evaluated(&self) -> Option<String> {
         if self.adversary.is_some() {
-            return Some("it is not represented with --adversary".into());
+            return Some("vramlab does not support it with --adversary".into());
         }
         let Contents { program, signature, evaluation, .. } = &self.read.contents;
         match evaluation {
             None => not_the_same(program),
-            Some(Err(problem)) => Some(format!("the network under model.eval() is not represented: {problem}")),
+            Some(Err(problem)) => Some(format!("the network under model.eval() is not supported: {problem}")),
             Some(Ok(evaluation)) => fast_path(&evaluation.program)
                 .or_else(|| evaluation.without_output(self.loss.output, signature).map(|problem| problem + REHEARSED)),
         }

@@ -19,7 +19,7 @@ use super::unrepresented::{Unknown, refusal};
 /// Number of a value in a graph.
 pub(super) type Slot = usize;
 
-/// Number of an operator among all that are represented.
+/// Number of an operator among all that are supported.
 pub(super) type OperatorNumber = u16;
 
 pub(super) struct Program {
@@ -83,7 +83,7 @@ pub(super) struct Output {
     pub expected: Option<Expected>,
 }
 
-/// Sizes and type of a tensor, as the file has them. A size is `None` if it is not a number; the type is `None` if it is not represented.
+/// Sizes and type of a tensor, as the file has them. A size is `None` if it is not a number; the type is `None` if it is not supported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Expected {
     pub dims: Vec<Option<usize>>,
@@ -154,11 +154,11 @@ impl Program {
         self.nodes.iter().any(|node| node.arguments.iter().any(otherwise))
     }
 
-    /// Makes the program of a graph of `file`. `lifetimes` says how long its values live; `find` gives the number of each operator that is represented.
+    /// Makes the program of a graph of `file`. `lifetimes` says how long its values live; `find` gives the number of each operator that is supported.
     ///
     /// # Errors
     /// [`Error::Usage`] naming file and node: an undefined name, two values of one name, an argument of an unknown kind; operators that are not
-    /// represented, all of them at once; lifetimes of values that the graph does not have, or that end before the last use.
+    /// supported, all of them at once; lifetimes of values that the graph does not have, or that end before the last use.
     pub(super) fn build(
         graph: &schema::Graph,
         file: &str,
@@ -276,7 +276,7 @@ impl Lowering<'_> {
             }
         }
         let (in_place, scope) = (in_place.is_some(), place.scope());
-        // A graph with an operator that is not represented is an error.
+        // A graph with an operator that is not supported is an error.
         let operator = operator.unwrap_or_default();
         let (typed_as, dying) = (None, Vec::new());
         Ok(Node { target, operator, in_place, arguments, outputs, typed_as, dying, place, scope, modules })
@@ -310,7 +310,7 @@ impl Lowering<'_> {
             Argument::Other(kind) => {
                 return Err(Error::usage(
                     format!("{}: node {node}", self.file),
-                    format!("an argument of kind {kind}, which is not represented"),
+                    format!("an argument of kind {kind}, which is not supported"),
                 ));
             }
         })
@@ -370,7 +370,7 @@ impl Expected {
     }
 }
 
-/// Returns the type of a `ScalarType` of the schema; `None` if it is not represented.
+/// Returns the type of a `ScalarType` of the schema; `None` if it is not supported.
 pub(super) fn dtype(code: i64) -> Option<DType> {
     Some(match code {
         1 => DType::U8,

@@ -61,13 +61,13 @@ fn check(model: &Exported, settings: &DataParallelSettings, source: &Source) -> 
     }
     check_source(model, source)?;
     if let Some(unusual) = types::unusual(model) {
-        return Err(Error::usage("data-parallel", format!("it is not represented with {unusual}")));
+        return Err(Error::usage("data-parallel", format!("vramlab does not support it with {unusual}")));
     }
     match model.without_gradient() {
         Some(path) if settings.ranks > 1 || settings.stage.divides_parameters() => {
             let problem = format!(
                 "the graph does not use the parameter {path}, which has requires_grad: DistributedDataParallel fails in the second step, unless \
-                 find_unused_parameters=True, which is not represented; say {path}.requires_grad_(False) before the export"
+                 find_unused_parameters=True, which is not supported; say {path}.requires_grad_(False) before the export"
             );
             Err(Error::usage("data-parallel", problem))
         }

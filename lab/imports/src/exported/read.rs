@@ -36,7 +36,7 @@ pub(super) struct Read {
     pub knows_lifetimes: bool,
     /// Release of PyTorch that wrote the file.
     pub torch: Option<String>,
-    /// What is taken for granted of its operators, or left out.
+    /// What is assumed of its operators, or left out.
     pub of_operators: Vec<&'static str>,
     /// What each choice of modules to compute again comes to; a search asks for the same few many times.
     again: Mutex<Vec<(Recompute, Arc<Regions>)>>,

@@ -171,7 +171,7 @@ pub(super) enum Argument {
     Layout,
     Device,
     Graph(Box<Graph>),
-    /// The name of a kind that is not represented.
+    /// The name of a kind that is not supported.
     Other(String),
 }
 

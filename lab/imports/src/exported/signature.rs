@@ -105,7 +105,7 @@ impl Signature {
     /// are groups of paths of tied parameters, if the file has them.
     ///
     /// # Errors
-    /// [`Error::Usage`] naming entry and tensor: inputs or outputs are not represented; weights are missing or do not match their description.
+    /// [`Error::Usage`] naming entry and tensor: inputs or outputs are not supported; weights are missing or do not match their description.
     pub(super) fn read(
         module: &schema::GraphModule,
         used: &[bool],
@@ -208,14 +208,14 @@ impl Signature {
         let name = match argument {
             Argument::Tensor(name) => name,
             Argument::Named(name) => {
-                return Err(format!("the input {name} is a symbolic number, which is not represented"));
+                return Err(format!("the input {name} is a symbolic number, which is not supported"));
             }
             _ => return Ok(InputKind::Nothing),
         };
         let meta = graph.tensor_values.get(name).ok_or_else(|| format!("nothing is said of the input {name}"))?;
         let element = dtype(meta.dtype);
         let element =
-            element.ok_or_else(|| format!("{name}: element type {} of PyTorch's is not represented", meta.dtype))?;
+            element.ok_or_else(|| format!("{name}: element type {} of PyTorch's is not supported", meta.dtype))?;
         let wanted = match kind.as_str() {
             "user_input" => {
                 self.users.push(UserTensor { name: name.clone(), meta: meta.clone(), dtype: element });
@@ -224,7 +224,7 @@ impl Signature {
             "parameter" => StateKind::Parameter { trained: meta.requires_grad },
             "buffer" => StateKind::Buffer,
             "tensor_constant" => StateKind::Constant,
-            other => return Err(format!("the input {name} is a {other}, which is not represented")),
+            other => return Err(format!("the input {name} is a {other}, which is not supported")),
         };
         let path = path(spec).ok_or_else(|| format!("the input {name} has no path"))?;
         let found = state_of(path, meta, &self.state).map_err(|error| error.to_string())?;
@@ -264,9 +264,9 @@ fn state_of(
     let dims = numbers(&meta.sizes).ok_or_else(|| wrong("its sizes are not numbers".into()))?;
     let numel = dims.iter().try_fold(1u64, |n, &d| n.checked_mul(d as u64)).filter(|n| *n <= 1 << 48);
     let numel = numel.ok_or_else(|| wrong("its sizes are beyond any device".into()))?;
-    let element = dtype(meta.dtype).ok_or_else(|| wrong("its element type is not represented".into()))?;
+    let element = dtype(meta.dtype).ok_or_else(|| wrong("its element type is not supported".into()))?;
     if !is_contiguous(meta, &dims) {
-        return Err(wrong("it does not lie in row-major order, which is not represented".into()));
+        return Err(wrong("it does not lie in row-major order, which is not supported".into()));
     }
     let mut state =
         StateTensor { path: path.into(), kind: StateKind::Constant, dims, dtype: element, same_as: None, values: None };

@@ -1,4 +1,4 @@
-//! What is not represented of networks whose trained parameters are of several types, or complex.
+//! What is not supported of networks whose trained parameters are of several types, or complex.
 
 use lab_base::error::{Error, Result};
 use lab_training::{OptimizerKind, OptimizerSettings, Precision, RunSettings};
@@ -40,7 +40,7 @@ pub(super) fn unusual(model: &Exported) -> Option<String> {
 pub(super) fn check(model: &Exported, settings: &RunSettings) -> Result<()> {
     let Some((unusual, precision)) = model.unusual_types() else { return Ok(()) };
     let refused =
-        |field: &str, what: &str| Err(Error::usage(field, format!("{what} is not represented with {unusual}")));
+        |field: &str, what: &str| Err(Error::usage(field, format!("vramlab does not support {what} with {unusual}")));
     let OptimizerSettings { kind, implementation, capturable, .. } = settings.optimizer;
     if !matches!(kind, OptimizerKind::Adam | OptimizerKind::AdamW)
         || implementation != Implementation::Foreach

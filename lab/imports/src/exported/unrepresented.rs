@@ -1,26 +1,26 @@
-//! Operators of a file that are not represented: what a refusal says of them.
+//! Operators of a file that are not supported: what a refusal says of them.
 
 use super::names::Place;
 
-/// An operator that is not represented, with the number of its nodes and the origin of the first.
+/// An operator that is not supported, with the number of its nodes and the origin of the first.
 pub(super) struct Unknown {
     pub target: String,
     pub count: usize,
     pub place: Place,
 }
 
-/// Formats the error that names all operators that are not represented, and why where more is known than that nobody wrote them.
+/// Formats the error that names all operators that are not supported, and why where more is known than that nobody wrote them.
 pub(super) fn refusal(unknown: &[Unknown]) -> String {
     let one = |operator: &Unknown| format!("{} ({} ×, first in {})", operator.target, operator.count, operator.place);
     let all: Vec<String> = unknown.iter().map(one).collect();
-    let (verb, noun) = if unknown.len() == 1 { ("is", "operator") } else { ("are", "operators") };
+    let noun = if unknown.len() == 1 { "operator" } else { "operators" };
     let mut reasons: Vec<&str> = unknown.iter().filter_map(|operator| reason(&operator.target)).collect();
     reasons.dedup();
     let reasons: String = reasons.iter().map(|reason| format!(". {reason}")).collect();
-    format!("{} {noun} {verb} not represented: {}{reasons}", unknown.len(), all.join("; "))
+    format!("vramlab does not support {} {noun}: {}{reasons}", unknown.len(), all.join("; "))
 }
 
-/// Returns why an operator is not represented.
+/// Returns why an operator is not supported.
 fn reason(target: &str) -> Option<&'static str> {
     let name = target.split('.').next().unwrap_or_default();
     match name {

@@ -87,7 +87,7 @@ impl Around<'_> {
         }
     }
 
-    /// Chooses the library's own loop if it is represented, else the plain loop with the settings of the library's.
+    /// Chooses the library's own loop if it is supported, else the plain loop with the settings of the library's.
     fn choose_loop(&self, of_4: bool, found: &mut HfArgs) {
         if self.plain {
             found
@@ -109,14 +109,14 @@ impl Around<'_> {
         }
         let of_trainer = self.config.is_some() && self.script.is_none();
         if self.config.is_none() {
-            let what = "a Trainer is represented around a config.json: counted as a plain loop with its optimizer and clipping";
+            let what = "vramlab supports a Trainer around a config.json, and assumes a plain loop with its optimizer and clipping here";
             found.left_out.push(what.into());
         } else if of_4 {
             let release = self.release.map_or_else(|| LAST_4.to_string(), |release| release.to_string());
             if of_trainer {
                 found.left_out.push(format!(
-                    "the Trainer of transformers {release} is not represented: counted as a plain loop with its optimizer and clipping, which keeps \
-                     the loss alone; --transformers {REPRESENTED} counts as the Trainer of that release"
+                    "vramlab does not support the Trainer of transformers {release}, and assumes a plain loop with its optimizer and clipping, which \
+                     keeps the loss alone; --transformers {REPRESENTED} assumes the Trainer of that release"
                 ));
                 found.fields.insert("keep".into(), "loss".into());
             }

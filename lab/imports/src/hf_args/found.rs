@@ -10,7 +10,7 @@ use super::meaning::{Meaning, meaning};
 pub struct HfArgs {
     /// Fields of a run, by name.
     pub fields: Map<String, Value>,
-    /// Arguments that decide memory and cannot be represented.
+    /// Arguments that decide memory and cannot be supported.
     pub refusals: Vec<Refused>,
     /// Sentences on what the script does and the run lacks or does differently.
     pub left_out: Vec<String>,
@@ -20,7 +20,7 @@ pub struct HfArgs {
     pub(super) clips_nothing: bool,
 }
 
-/// An argument that cannot be represented.
+/// An argument that cannot be supported.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refused {
     /// The argument with its value.

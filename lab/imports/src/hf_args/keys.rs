@@ -39,7 +39,7 @@ pub(super) const WITHOUT_WEIGHT: &[&str] = &[
     "gradient_checkpointing_use_reentrant",
 ];
 
-/// Arguments that decide memory when on and that are not represented, with the field that would replace each.
+/// Arguments that decide memory when on and that are not supported, with the field that would replace each.
 #[rustfmt::skip]
 pub(super) const NOT_HERE: &[(&str, Option<&str>)] = &[
     ("torch_compile", None), ("deepspeed", Some("data-parallel")), ("fsdp", Some("data-parallel")), ("use_liger_kernel", Some("liger")), ("use_liger", Some("liger")),

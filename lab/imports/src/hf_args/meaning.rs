@@ -19,7 +19,7 @@ pub(super) enum Meaning {
     ClipsNothing,
     /// An object of arguments, each of which has a meaning.
     Nested,
-    /// Decides memory and is not represented; the field that would replace it.
+    /// Decides memory and is not supported; the field that would replace it.
     Refused(Option<&'static str>),
     /// Done by the script, not by a run here: in a few words.
     LeftOut(&'static str),

@@ -1,7 +1,7 @@
 //! Reads transformers' `TrainingArguments`, and the further arguments of scripts.
 //!
 //! The files may be the output of `TrainingArguments.to_json_string()`, the JSON and YAML of `HfArgumentParser`, and `training_args.bin`, in which
-//! nothing is executed. Arguments that decide memory become fields of a run, or are refused by name; those without effect on the memory of a training
+//! nothing is executed. Arguments that decide memory become fields of a run, or are errors with their names; those without effect on the memory of a training
 //! step are ignored; the rest is named. The names are those of transformers 4.40 to 5.23 (`training_args.py`, `training_args_seq2seq.py`), of its
 //! example scripts, and of TRL 0.9 to 1.16 (`SFTConfig`, `ModelConfig`).
 

@@ -72,7 +72,7 @@ fn the_type_of_weights_and_autocast_make_one_precision() {
     }
 }
 
-/// The `Trainer` of release 5.23 is represented, and no other: a file of arguments takes what there is, and says so.
+/// The `Trainer` of release 5.23 is supported, and no other: a file of arguments takes what there is, and says so.
 #[test]
 fn arguments_never_ask_for_a_loop_that_is_not_represented() {
     let (_folder, of_4) = config(json!({"transformers_version": "4.45.0.dev0", "torch_dtype": "bfloat16"}));
@@ -97,13 +97,13 @@ fn arguments_never_ask_for_a_loop_that_is_not_represented() {
         (&arguments, around("5"), json!({"loop": "trainer", "batch": 4}), ""),
         // The release that once saved the network's file decides nothing.
         (&arguments, around("4"), json!({"loop": "trainer", "batch": 4}), ""),
-        (&of_release_4, around("4"), with(&plain, json!({"transformers": "4.57"})), "4.57 is not represented"),
-        (&of_release_4, around("5"), with(&plain, json!({"transformers": "4.57"})), "4.57 is not represented"),
+        (&of_release_4, around("4"), with(&plain, json!({"transformers": "4.57"})), "4.57 is not supported"),
+        (&of_release_4, around("5"), with(&plain, json!({"transformers": "4.57"})), "4.57 is not supported"),
         (
             &arguments,
             Around { release: release("4.51"), ..around("4") },
             plain.clone(),
-            "the Trainer of transformers 4.51 is not represented",
+            "vramlab does not support the Trainer of transformers 4.51",
         ),
         (&of_release_4, Around { release: release("5.23"), ..around("4") }, json!({"loop": "trainer", "batch": 4}), ""),
     ] {

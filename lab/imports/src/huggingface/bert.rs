@@ -61,7 +61,7 @@ pub(super) type Config = config::Config<Own>;
 
 impl Config {
     /// # Errors
-    /// Keys of another type, sizes that do not fit, what is not represented.
+    /// Keys of another type, sizes that do not fit, what is not supported.
     pub(super) fn read(keys: &Keys<'_>, model_type: &str, head: &HeadConfig, options: &Options) -> error::Result<Self> {
         let roberta = model_type != "bert";
         let form = if roberta { Form::Roberta { padding: keys.count("pad_token_id", 1)? } } else { Form::Bert };
@@ -75,10 +75,10 @@ impl Config {
         // An encoder has no cache.
         keys.get("use_cache");
         if keys.flag("is_decoder", false)? {
-            return Err(keys.error("is_decoder", "an encoder as a decoder is not represented"));
+            return Err(keys.error("is_decoder", "an encoder as a decoder is not supported"));
         }
         if !common.tied && head.head.is_language_model() {
-            return Err(keys.error("tie_word_embeddings", "an output layer of its own is not represented"));
+            return Err(keys.error("tie_word_embeddings", "an output layer of its own is not supported"));
         }
         keys::divides(keys, "num_attention_heads", common.heads, common.width)?;
         if common.positions <= form.unused_positions() {
@@ -160,7 +160,7 @@ impl Family for Config {
 
     fn check(&self, batch: usize) -> error::Result<()> {
         if self.options.sequence == Some(1) && batch > 1 {
-            let problem = "one token per example is represented for batches of one only";
+            let problem = "one token per example is supported for batches of one only";
             return Err(error::Error::usage("sequence", problem));
         }
         Ok(())

@@ -28,11 +28,9 @@ impl Pretrained {
             AttentionMask::None => return Ok(()),
             _ if self.sees_pictures() => "images have no attention_mask",
             AttentionMask::Padded if self.length() < 3 => "examples of one or two tokens have no padding here",
-            AttentionMask::Padded if triangular => {
-                "with padding, masks of transformers before 4.53 are not represented"
-            }
+            AttentionMask::Padded if triangular => "with padding, masks of transformers before 4.53 are not supported",
             AttentionMask::Full if triangular && self.options.attention == Attention::Eager => {
-                "with written-out attention, masks of transformers before 4.53 are not represented"
+                "with written-out attention, masks of transformers before 4.53 are not supported"
             }
             AttentionMask::Full | AttentionMask::Padded => return Ok(()),
         };

@@ -33,7 +33,7 @@ const KEYS: [&str; 6] = ["vocab_size", "max_position_embeddings", "dim", "n_laye
 
 impl Config {
     /// # Errors
-    /// Keys of another type, sizes that do not fit, what is not represented.
+    /// Keys of another type, sizes that do not fit, what is not supported.
     pub(super) fn read(keys: &Keys<'_>, options: &Options) -> error::Result<Self> {
         for (key, own) in
             [("hidden_size", "dim"), ("num_attention_heads", "n_heads"), ("num_hidden_layers", "n_layers")]
@@ -55,10 +55,10 @@ impl Config {
         // An encoder has no cache.
         keys.get("use_cache");
         if keys.flag("sinusoidal_pos_embds", false)? {
-            return Err(keys.error("sinusoidal_pos_embds", "positions that are not trained are not represented"));
+            return Err(keys.error("sinusoidal_pos_embds", "positions that are not trained are not supported"));
         }
         if options.built_on_device {
-            return Err(keys.error("model_type", "this model made on the device itself is not represented"));
+            return Err(keys.error("model_type", "this model made on the device itself is not supported"));
         }
         keys::divides(keys, "n_heads", common.heads, common.width)?;
         keys::fits(keys, options.sequence, common.positions)?;

@@ -20,7 +20,7 @@ pub enum LoadAs {
 pub enum SavedType {
     /// None: the library then takes the type of the first weights in the checkpoint, which a configuration does not show.
     Unnamed,
-    /// A represented type.
+    /// A supported type.
     Named(DType),
     /// Another type, as it is written.
     NotRepresented(String),
@@ -46,13 +46,13 @@ impl SavedType {
     /// Returns the type of the weights that `from_pretrained` makes: float32 if the configuration names none. `file` is the configuration's name.
     ///
     /// # Errors
-    /// [`Error::Usage`] naming a type that is not represented.
+    /// [`Error::Usage`] naming a type that is not supported.
     pub(super) fn loaded(&self, load_as: LoadAs, file: &str) -> Result<DType> {
         match (load_as, self) {
             (LoadAs::Float32, _) | (LoadAs::Saved, Self::Unnamed) => Ok(DType::F32),
             (LoadAs::Saved, Self::Named(dtype)) => Ok(*dtype),
             (LoadAs::Saved, Self::NotRepresented(name)) => {
-                let problem = format!("{name:?} weights are not represented (float32, bfloat16 and float16 are)");
+                let problem = format!("vramlab does not support {name:?} weights (float32, bfloat16 and float16 work)");
                 Err(Error::usage(format!("{file}: dtype"), problem))
             }
         }

@@ -45,7 +45,7 @@ pub(super) trait Family: Deref<Target = Common> + Send + Sync {
         Common::sizes(self)
     }
 
-    /// Refuses batches whose temporaries are not represented.
+    /// Refuses batches whose temporaries are not supported.
     ///
     /// # Errors
     /// [`error::Error::Usage`] with the reason.

@@ -34,7 +34,7 @@ const KEYS: [&str; 6] = ["vocab_size", "n_positions", "n_embd", "n_layer", "n_he
 
 impl Config {
     /// # Errors
-    /// Keys of another type, sizes that do not fit, what is not represented.
+    /// Keys of another type, sizes that do not fit, what is not supported.
     pub(super) fn read(keys: &Keys<'_>, options: &Options) -> error::Result<Self> {
         let width = keys.size("n_embd", 768)?;
         let activation = Activation::read(keys, "activation_function", "gelu_new")?;
@@ -50,7 +50,7 @@ impl Config {
             scale_by_layer: keys.flag("scale_attn_by_inverse_layer_idx", false)?,
         };
         if keys.flag("reorder_and_upcast_attn", false)? && options.attention == Attention::Eager {
-            return Err(keys.error("reorder_and_upcast_attn", "attention scores in f32 are not represented"));
+            return Err(keys.error("reorder_and_upcast_attn", "attention scores in f32 are not supported"));
         }
         // Heads for other tasks, and earlier places of keys that the library has moved.
         for key in ["n_ctx", "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type"] {
@@ -69,7 +69,7 @@ impl Config {
             }
         }
         if options.rules().triangular_mask && options.built_on_device {
-            let problem = "made on the device, GPT-2 of transformers before 4.53 is not represented";
+            let problem = "made on the device, GPT-2 of transformers before 4.53 is not supported";
             return Err(error::Error::usage("built-on-device", problem));
         }
         keys.check_no_window()?;

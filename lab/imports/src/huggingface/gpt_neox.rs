@@ -32,7 +32,7 @@ pub(super) type Config = config::Config<Own>;
 
 impl Config {
     /// # Errors
-    /// Keys of another type, sizes that do not fit, what is not represented.
+    /// Keys of another type, sizes that do not fit, what is not supported.
     pub(super) fn read(keys: &Keys<'_>, options: &Options) -> error::Result<Self> {
         let activation = Activation::read(keys, "hidden_act", "gelu")?;
         let mut common = Common::read(keys, options, SIZES, [50_432, 2048, 6144, 44, 64, 24_576], activation)?;

@@ -87,7 +87,7 @@ impl Head {
     }
 }
 
-/// Prefix of a family's classes, and its represented heads; the first head is assumed if a file names none.
+/// Prefix of a family's classes, and its supported heads; the first head is assumed if a file names none.
 pub(super) struct Family {
     prefix: &'static str,
     pub(super) heads: &'static [Head],

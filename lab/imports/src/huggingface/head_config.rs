@@ -53,19 +53,20 @@ impl HeadConfig {
     /// Reads the head for the family of a `model_type`.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a class or a head that the family lacks, or that is not represented; the message lists those that are.
+    /// [`Error::Usage`] for a class or a head that the family lacks, or that is not supported; the message lists those that are.
     pub(super) fn read(keys: &Keys<'_>, model_type: &str, family: &Family, options: &Options) -> error::Result<Self> {
         let named = named(keys)?;
         let head = match (options.head, &named[..]) {
             (Some(head), _) if family.heads.contains(&head) => head,
             (Some(head), _) => {
                 let problem =
-                    format!("{} is not represented for {model_type}; known: {}", head.name(), family.classes());
+                    format!("vramlab does not support {} for {model_type}; known: {}", head.name(), family.classes());
                 return Err(Error::usage("head", problem));
             }
             (None, []) => family.heads[0],
             (None, [class]) => family.head(class).ok_or_else(|| {
-                let problem = format!("{class:?} is not represented for {model_type}; known: {}", family.classes());
+                let problem =
+                    format!("vramlab does not support {class:?} for {model_type}; known: {}", family.classes());
                 keys.error("architectures", problem)
             })?,
             (None, several) => {

@@ -70,19 +70,19 @@ const IRRELEVANT: &[&str] = &[
     "xla_device",
 ];
 
-/// Keys whose presence (unless null, false, 0 or empty) means a computation that is not represented.
+/// Keys whose presence (unless null, false, 0 or empty) means a computation that is not supported.
 const REFUSED: &[(&str, &str)] = &[
-    ("quantization_config", "quantized weights are not represented"),
-    ("add_cross_attention", "cross-attention is not represented"),
-    ("is_encoder_decoder", "encoders with decoders are not represented"),
-    ("chunk_size_feed_forward", "a feed-forward layer in chunks is not represented"),
-    ("output_attentions", "returned attention weights are not represented"),
-    ("output_hidden_states", "returned hidden states are not represented"),
-    ("pruned_heads", "pruned heads are not represented"),
-    ("tie_encoder_decoder", "an encoder that shares its weights with the decoder is not represented"),
-    ("torchscript", "weights that are copied for TorchScript are not represented"),
-    ("per_layer_config", "layers with configurations of their own are not represented"),
-    ("attention_chunk_size", "attention in chunks is not represented"),
+    ("quantization_config", "quantized weights are not supported"),
+    ("add_cross_attention", "cross-attention is not supported"),
+    ("is_encoder_decoder", "encoders with decoders are not supported"),
+    ("chunk_size_feed_forward", "a feed-forward layer in chunks is not supported"),
+    ("output_attentions", "returned attention weights are not supported"),
+    ("output_hidden_states", "returned hidden states are not supported"),
+    ("pruned_heads", "pruned heads are not supported"),
+    ("tie_encoder_decoder", "an encoder that shares its weights with the decoder is not supported"),
+    ("torchscript", "weights that are copied for TorchScript are not supported"),
+    ("per_layer_config", "layers with configurations of their own are not supported"),
+    ("attention_chunk_size", "attention in chunks is not supported"),
 ];
 
 /// Keys of a configuration, each read by name; keys never read are reported in the end.
@@ -200,7 +200,7 @@ impl<'a> Keys<'a> {
         }
         let attention = Value::from(attention);
         self.expect("attn_implementation", &attention, &format!("the network is asked for with {attention}"))?;
-        self.expect("is_causal", &Value::from(true), "attention in both directions is not represented for this key")
+        self.expect("is_causal", &Value::from(true), "attention in both directions is not supported for this key")
     }
 
     /// Checks that all layers see everything, for an architecture without windows.
@@ -219,7 +219,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Checks that `key` is absent or has the represented value.
+    /// Checks that `key` is absent or has the supported value.
     ///
     /// # Errors
     /// [`Error::Usage`] with the reason.

@@ -115,7 +115,7 @@ pub(super) type Config = config::Config<Own>;
 
 impl Config {
     /// # Errors
-    /// Keys of another type, sizes that do not fit, what is not represented.
+    /// Keys of another type, sizes that do not fit, what is not supported.
     pub(super) fn read(keys: &Keys<'_>, form: Form, options: &Options) -> error::Result<Self> {
         let mut common = Common::read(keys, options, SIZES, form.sizes(), form.activation(keys)?)?;
         let Common { positions, width, layers, heads, .. } = common;
@@ -130,7 +130,7 @@ impl Config {
         let attention_bias = has_bias && keys.flag("attention_bias", false)?;
         let mlp_bias = form == Form::Llama && keys.flag("mlp_bias", false)?;
         if form == Form::Gemma && keys.flag("use_bidirectional_attention", false)? {
-            return Err(keys.error("use_bidirectional_attention", "attention in both directions is not represented"));
+            return Err(keys.error("use_bidirectional_attention", "attention in both directions is not supported"));
         }
         common.attention_dropout = keys.probability("attention_dropout", 0.0)?;
         common.eps = keys.number("rms_norm_eps", 1e-6)?;
@@ -158,7 +158,7 @@ impl Config {
         keys::divides(keys, "head_dim", 2, own.head)?;
         own.rope.check(keys, own.head)?;
         if own.rope.share != 1.0 {
-            return Err(keys.error("partial_rotary_factor", "heads rotated in part are not represented for this model"));
+            return Err(keys.error("partial_rotary_factor", "heads rotated in part are not supported for this model"));
         }
         keys::fits(keys, options.sequence, positions)?;
         own.windows.check(keys, options, positions)?;

@@ -2,7 +2,7 @@
 //! that their memory is what PyTorch takes for them.
 //!
 //! There is one architecture per file. The rules are those of release 5.24 of the library (`release_rules.rs` says how far others are from it); its defaults
-//! stand for absent keys. Features of a configuration that no network here supports are refused by name.
+//! stand for absent keys. Features of a configuration that no network here supports are errors with their names.
 
 mod attention;
 mod batches;
@@ -107,13 +107,21 @@ pub fn load(path: &Path, options: &Options) -> Result<Pretrained> {
     Configuration::File(path).load(options)
 }
 
+/// Says where a text is not JSON, and whether it is only its beginning.
+fn not_json(error: &serde_json::Error) -> String {
+    match error.is_eof() {
+        true => format!("only the beginning of a JSON file: it ends in line {}; download it again", error.line()),
+        false => format!("not JSON: {error}"),
+    }
+}
+
 /// Reads the text of a `config.json`; `file` is its name, for messages.
 ///
 /// # Errors
 /// [`Error::Usage`] naming file and key: no JSON, an unknown `model_type` (the known ones are listed), values of another type, sizes that do not
-/// fit, and whatever is not represented.
+/// fit, and whatever is not supported.
 pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
-    let value: Value = serde_json::from_str(text).map_err(|error| Error::usage(file, error.to_string()))?;
+    let value: Value = serde_json::from_str(text).map_err(|error| Error::usage(file, not_json(&error)))?;
     let Value::Object(map) = &value else { return Err(Error::usage(file, "is not a JSON object")) };
     let keys = Keys::new(file, map);
     let model_type = keys.name("model_type", "")?;
@@ -126,7 +134,7 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
         let missing = if model_type.is_empty() {
             "it names no network".into()
         } else {
-            format!("{model_type:?} is not represented")
+            format!("vramlab does not support {model_type:?}")
         };
         let known = MODEL_TYPES.join(", ");
         let problem = format!("{missing}; known: {known}; any other your own Python builds: vramlab predict {file}");
@@ -217,7 +225,7 @@ impl Pretrained {
     /// Returns the type in which `from_pretrained` loads the weights, unless a script names another.
     ///
     /// # Errors
-    /// [`Error::Usage`] naming a type that is not represented.
+    /// [`Error::Usage`] naming a type that is not supported.
     pub fn loaded_type(&self) -> Result<DType> {
         self.saved_type.loaded(self.options.load_as, &self.file)
     }
@@ -273,7 +281,9 @@ impl Pretrained {
         let problem = match (&ending, kind) {
             (Ending::Mean { .. }, _) => "a network without a loss is not trained by the library's Trainer",
             (Ending::Scores(_), _) => "",
-            (_, Kind::EncoderDecoder) => "this head in the library's Trainer is not represented",
+            (_, Kind::EncoderDecoder) => {
+                "vramlab does not support this head in the library's Trainer; --loop plain works"
+            }
             _ => "",
         };
         if !problem.is_empty() {
@@ -332,13 +342,13 @@ impl Architecture for Pretrained {
         Defaults { batch, optimizer: "adamw", lr: 1e-4 }
     }
 
-    /// Refuses what is not represented: batches that the library refuses, or whose temporaries are not recorded; token types of one position for
+    /// Refuses what is not supported: batches that the library refuses, or whose temporaries are not recorded; token types of one position for
     /// several examples; weights that the library clamps for or keeps in another type.
     fn check(&self, batch: usize, weights: DType) -> Result<()> {
         self.family.check(batch)?;
         if self.family.kind() == Kind::EncoderDecoder && weights == DType::F16 {
             let problem = format!(
-                "{} in float16 is not represented: the library clamps its hidden states and keeps some weights in float32; \
+                "{} in float16 is not supported: the library clamps its hidden states and keeps some weights in float32; \
                  bf16 and autocast-fp16 are",
                 self.known.name
             );
@@ -350,7 +360,7 @@ impl Architecture for Pretrained {
                 return Err(Error::usage("batch", problem));
             }
             if batch > ops::MAX_EACH {
-                let problem = format!("{batch}: {} is represented for at most {}", self.head.class, ops::MAX_EACH);
+                let problem = format!("{batch}: {} is supported for at most {}", self.head.class, ops::MAX_EACH);
                 return Err(Error::usage("batch", problem));
             }
         }

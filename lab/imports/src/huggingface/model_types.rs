@@ -1,4 +1,4 @@
-//! The `model_type`s that are represented, one row each: which classes there are, what is known of them, and who reads the configuration.
+//! The `model_type`s that are supported, one row each: which classes there are, what is known of them, and who reads the configuration.
 
 use lab_base::error::Result;
 
@@ -39,7 +39,7 @@ impl ModelType {
         Self { rms_norms: true, ..self }
     }
 
-    /// The row of a `model_type`; `None` for one that is not represented.
+    /// The row of a `model_type`; `None` for one that is not supported.
     pub(super) fn named(name: &str) -> Option<&'static Self> {
         ALL.iter().find(|known| known.name == name)
     }
@@ -77,7 +77,7 @@ fn llama(keys: &Keys<'_>, form: llama::Form, options: &Options) -> Result<Box<dy
     Ok(Box::new(llama::Config::read(keys, form, options)?))
 }
 
-/// The `model_type`s that are represented.
+/// The `model_type`s that are supported.
 pub const MODEL_TYPES: [&str; ALL.len()] = {
     let mut names = [""; ALL.len()];
     let mut at = 0;

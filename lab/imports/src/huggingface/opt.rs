@@ -36,7 +36,7 @@ pub(super) type Config = config::Config<Own>;
 
 impl Config {
     /// # Errors
-    /// Keys of another type, sizes that do not fit, what is not represented.
+    /// Keys of another type, sizes that do not fit, what is not supported.
     pub(super) fn read(keys: &Keys<'_>, options: &Options) -> error::Result<Self> {
         let activation = Activation::read(keys, "activation_function", "relu")?;
         let [vocabulary, positions, width, layers, heads, _] = SIZES;
@@ -54,10 +54,10 @@ impl Config {
             bias: keys.flag("enable_bias", true)?,
         };
         if keys.number("layerdrop", 0.0)? != 0.0 {
-            return Err(keys.error("layerdrop", "layers left out at random are not represented"));
+            return Err(keys.error("layerdrop", "layers left out at random are not supported"));
         }
         if !keys.flag("layer_norm_elementwise_affine", true)? {
-            return Err(keys.error("layer_norm_elementwise_affine", "norms without parameters are not represented"));
+            return Err(keys.error("layer_norm_elementwise_affine", "norms without parameters are not supported"));
         }
         keys.check_no_window()?;
         keys::divides(keys, "num_attention_heads", common.heads, common.width)?;

@@ -22,7 +22,7 @@ pub struct Options {
     pub head: Option<Head>,
     /// Texts per example of multiple choice; 4 by default.
     pub choices: Option<usize>,
-    /// Release of the library; the newest represented by default.
+    /// Release of the library; the newest supported by default.
     pub transformers: Option<Release>,
     /// True if the library makes the network on the device itself (`with torch.device("cuda")`), not in main memory to move it there.
     pub built_on_device: bool,

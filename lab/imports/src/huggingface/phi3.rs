@@ -36,7 +36,7 @@ pub(super) type Config = config::Config<Own>;
 
 impl Config {
     /// # Errors
-    /// Keys of another type, sizes that do not fit, what is not represented.
+    /// Keys of another type, sizes that do not fit, what is not supported.
     pub(super) fn read(keys: &Keys<'_>, options: &Options) -> error::Result<Self> {
         let activation = Activation::read(keys, "hidden_act", "silu")?;
         let mut common = Common::read(keys, options, SIZES, [32_064, 4096, 3072, 32, 32, 8192], activation)?;
@@ -69,7 +69,7 @@ impl Config {
         }
         // An odd number of rotated elements is rounded up.
         if config.rotated() == 0 || config.rotated().next_multiple_of(2) > config.own.head {
-            let problem = format!("{} of {} elements rotated is not represented", config.rotated(), config.own.head);
+            let problem = format!("{} of {} elements rotated is not supported", config.rotated(), config.own.head);
             return Err(keys.error("partial_rotary_factor", problem));
         }
         config.own.rope.check(keys, config.rotated())?;

@@ -6,7 +6,7 @@ use super::keys::Keys;
 use super::options::{Attention, Options, Script};
 use super::releases::{EARLIER, MASKING, REPRESENTED, Release, TURN, WIDENING};
 
-/// Families whose recorded programs of [`EARLIER`] are represented, equal in every row.
+/// Families whose recorded programs of [`EARLIER`] are supported, equal in every row.
 const EARLIER_FAMILIES: [&str; 6] = ["gemma", "gpt2", "llama", "mistral", "qwen2", "qwen3"];
 
 /// Returns the release whose rules stand for this one's.
@@ -137,7 +137,7 @@ fn check_earlier_keys(keys: &Keys<'_>, model_type: &str, release: Release) -> er
         let Some(value) = keys.get(name) else { continue };
         let written = value.as_str().map_or_else(|| value.to_string(), String::from);
         if families.contains(&model_type) && release < ignored_from && written != usual {
-            let problem = format!("{value}: what transformers {release} computes with it is not represented");
+            let problem = format!("{value}: what transformers {release} computes with it is not supported");
             return Err(keys.error(name, problem));
         }
     }
@@ -155,12 +155,14 @@ impl ReleaseRules {
     /// Takes the release of the options, else [`REPRESENTED`]. The file's `transformers_version` decides nothing: it is the release that once saved it.
     ///
     /// # Errors
-    /// [`error::Error::Usage`] for the `Trainer` of a release whose is not represented, and for a key whose effect in this release is not.
+    /// [`error::Error::Usage`] for the `Trainer` that vramlab does not support in a release, and for a key whose effect in this release is not.
     pub(super) fn read(keys: &Keys<'_>, model_type: &str, options: &Options) -> error::Result<Self> {
         let release = options.transformers.unwrap_or(REPRESENTED);
         check_earlier_keys(keys, model_type, release)?;
         if options.script == Script::Trainer && !release.has_trainer() {
-            let problem = format!("the Trainer of transformers {release} is not represented; that of {REPRESENTED} is");
+            let problem = format!(
+                "vramlab does not support the Trainer of transformers {release}; --transformers {REPRESENTED} has one"
+            );
             return Err(error::Error::usage("loop", problem));
         }
         let rules = rules_for(release, model_type);
@@ -171,7 +173,7 @@ impl ReleaseRules {
         }
         if attends_by_operators(release, model_type) && options.attention == Attention::Sdpa {
             let problem = format!(
-                "of transformers {release}, whose positions PyTorch's attention takes with its slowest kernel, is not represented; --attention eager is"
+                "vramlab does not support it with transformers {release}, whose positions PyTorch's attention takes with its slowest kernel; --attention eager works"
             );
             return Err(keys.error("model_type", problem));
         }

@@ -14,7 +14,7 @@ pub struct Release {
     pub(super) minor: u32,
 }
 
-/// The newest release whose networks are represented.
+/// The newest release whose networks are supported.
 pub const REPRESENTED: Release = Release { major: 5, minor: 24 };
 
 /// The release before it, whose cache widens values.
@@ -23,14 +23,14 @@ pub(super) const WIDENING: Release = Release { major: 5, minor: 23 };
 /// The last release whose OPT gives attention the mask of ones that it makes for its positions.
 pub(super) const MASKING: Release = Release { major: 5, minor: 17 };
 
-/// The earlier release of which some families are represented.
+/// The earlier release of which some families are supported.
 pub(super) const EARLIER: Release = Release { major: 4, minor: 51 };
 
 /// The first release whose decoders are nearer to [`WIDENING`] than to [`EARLIER`].
 pub(super) const TURN: Release = Release { major: 4, minor: 53 };
 
 impl Release {
-    /// True if the library's own `Trainer` is represented for this release.
+    /// True if the library's own `Trainer` is supported for this release.
     pub fn has_trainer(self) -> bool {
         self.major >= 5
     }
@@ -62,7 +62,7 @@ impl FromStr for Release {
 
 as_text!(Release);
 
-/// Differences between releases, as far as represented.
+/// Differences between releases, as far as supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rules {
     /// The cache holds keys and values without a copy; later releases concatenate them with the earlier ones, even if there are none.

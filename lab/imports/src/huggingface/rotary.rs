@@ -57,12 +57,12 @@ impl Rope {
         let plain = matches!(scaling, Scaling::None | Scaling::Linear { .. } | Scaling::Llama3 { .. });
         if matrices && (built_there || !plain) {
             return Err(
-                keys.error(key, "made on the device, or with such a scaling, is not represented for transformers 4.51")
+                keys.error(key, "made on the device, or with such a scaling, is not supported for transformers 4.51")
             );
         }
         if built_there && !matches!(scaling, Scaling::None) {
             return Err(
-                keys.error(key, "frequencies for longer contexts that are made on the device are not represented")
+                keys.error(key, "frequencies for longer contexts that are made on the device are not supported")
             );
         }
         if options.packing.is_some() && matches!(scaling, Scaling::Dynamic | Scaling::LongRope(_)) {

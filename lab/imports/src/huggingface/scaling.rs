@@ -83,7 +83,7 @@ impl Scaling {
             "longrope" => Self::LongRope(LongRope::read(keys, key, given, positions)?),
             other => {
                 let known = "default, dynamic, linear, llama3, longrope, yarn";
-                return Err(keys.error(key, format!("rope type {other:?} is not represented; known: {known}")));
+                return Err(keys.error(key, format!("rope type {other:?} is not supported; known: {known}")));
             }
         })
     }

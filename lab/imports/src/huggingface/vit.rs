@@ -41,7 +41,7 @@ pub(super) type Config = config::Config<Own>;
 
 impl Config {
     /// # Errors
-    /// Keys of another type, sizes that do not fit, what is not represented.
+    /// Keys of another type, sizes that do not fit, what is not supported.
     pub(super) fn read(keys: &Keys<'_>, head: &HeadConfig, options: &Options) -> error::Result<Self> {
         let labels = keys.map_len("id2label").unwrap_or(2);
         let own = Own {
@@ -60,14 +60,14 @@ impl Config {
         common.eps = keys.number("layer_norm_eps", 1e-12)?;
         let classifies = head.head == Head::ImageClassification;
         if classifies && common.vocabulary == 1 {
-            return Err(keys.error("num_labels", "one label means a regression, which is not represented"));
+            return Err(keys.error("num_labels", "one label means a regression, which is not supported"));
         }
         let single = Value::from("single_label_classification");
         if classifies {
-            keys.expect("problem_type", &single, "only single_label_classification is represented")?;
+            keys.expect("problem_type", &single, "only single_label_classification is supported")?;
         }
         keys.expect("pooler_output_size", &Value::from(common.width), "a pooler narrower or wider than the model")?;
-        keys.expect("pooler_act", &Value::from("tanh"), "only tanh is represented")?;
+        keys.expect("pooler_act", &Value::from("tanh"), "only tanh is supported")?;
         // A key of a head for another task.
         keys.get("encoder_stride");
         keys::divides(keys, "patch_size", own.patch, own.image)?;

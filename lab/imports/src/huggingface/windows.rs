@@ -44,7 +44,7 @@ impl Windows {
         let slides: Vec<bool> = match kinds {
             Some(kinds) => {
                 if kinds.len() != layers || kinds.iter().any(|k| !["full_attention", "sliding_attention"].contains(k)) {
-                    return Err(keys.error("layer_types", format!("{kinds:?} for {layers} layers is not represented")));
+                    return Err(keys.error("layer_types", format!("{kinds:?} for {layers} layers is not supported")));
                 }
                 kinds.iter().map(|kind| *kind == "sliding_attention").collect()
             }
@@ -82,17 +82,17 @@ impl Windows {
     }
 
     /// # Errors
-    /// [`error::Error::Usage`] for what a window needs and is not represented, in a network with so many `positions`.
+    /// [`error::Error::Usage`] for what a window needs and is not supported, in a network with so many `positions`.
     pub(super) fn check(&self, keys: &Keys<'_>, options: &Options, positions: usize) -> error::Result<()> {
         let length = options.sequence.unwrap_or(positions);
         let reached = self.said.is_some_and(|window| length >= window);
         if options.rules().triangular_mask && (reached || self.mixed && self.used().is_some()) {
             let problem =
-                "a window that the sequence reaches, or of some layers, is represented for transformers 5 alone";
+                "a window that the sequence reaches, or of some layers, is supported for transformers 5 alone";
             return Err(keys.error("sliding_window", problem));
         }
         if self.reached_by(length) && length == 1 {
-            let problem = "a window that a batch of one token reaches is not represented";
+            let problem = "a window that a batch of one token reaches is not supported";
             return Err(keys.error("sliding_window", problem));
         }
         Ok(())

@@ -100,7 +100,7 @@ fn operators_that_are_not_represented_are_listed_all_at_once() {
     });
     assert_eq!(
         error,
-        "net.pt2: 2 operators are not represented: special.default (2 ×, first in networks.py:31); \
+        "net.pt2: vramlab does not support 2 operators: special.default (2 ×, first in networks.py:31); \
          mine.own.default (1 ×, first in fc, networks.py:33)"
     );
 }
@@ -118,7 +118,7 @@ fn an_lstm_with_projections_is_refused_by_name() {
     let path = folder.path().join("net.pt2");
     std::fs::write(&path, bytes).unwrap();
     let error = train(&exported::load(&path, None).unwrap()).unwrap_err().error.to_string();
-    assert!(error.contains("an LSTM with proj_size is not represented"), "{error}");
+    assert!(error.contains("an LSTM with proj_size is not supported"), "{error}");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn arguments_of_unknown_kinds_and_functional_programs_are_refused() {
     let error = refused("mlp", |program| {
         nodes(program)[1]["inputs"][0]["arg"] = serde_json::json!({"as_custom_obj": {"name": "x", "class_fqn": "y"}});
     });
-    assert_eq!(error, "net.pt2: node relu: an argument of kind as_custom_obj, which is not represented");
+    assert_eq!(error, "net.pt2: node relu: an argument of kind as_custom_obj, which is not supported");
     let error = refused("mlp", |program| {
         program["graph_module"]["signature"]["output_specs"][0] =
             serde_json::json!({"buffer_mutation": {"arg": {"name": "x"}, "buffer_name": "b"}});

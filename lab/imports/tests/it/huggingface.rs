@@ -94,13 +94,13 @@ fn what_is_not_represented_is_refused_by_name() {
         (json!({}), "model_type"),
         (json!({ "model_type": "umt5" }), "known: bert, camembert"),
         (json!({ "model_type": "t5" }), "decoder_start_token_id: is missing"),
-        (with("t5", "is_encoder_decoder", json!(false)), "alone is not represented"),
+        (with("t5", "is_encoder_decoder", json!(false)), "alone is not supported"),
         (with("t5", "feed_forward_proj", json!("geglu-gelu")), "neither an activation nor"),
         (with("t5", "is_gated_act", json!(false)), "says another thing"),
         (with("t5", "relative_attention_max_distance", json!(4)), "8 buckets up to a distance of 4"),
         (with("llama", "is_encoder_decoder", json!(true)), "encoders with decoders"),
         (with("llama", "quantization_config", json!({ "bits": 4 })), "quantization_config"),
-        (with("llama", "rope_scaling", json!({ "rope_type": "ntk", "factor": 2.0 })), "\"ntk\" is not represented"),
+        (with("llama", "rope_scaling", json!({ "rope_type": "ntk", "factor": 2.0 })), "\"ntk\" is not supported"),
         (with("llama", "rope_scaling", json!({ "rope_type": "linear" })), "needs the number factor"),
         (with("llama", "num_key_value_heads", json!(3)), "3 does not divide 4"),
         (with("llama", "hidden_size", json!("wide")), "hidden_size: \"wide\" is not a number"),
@@ -124,7 +124,7 @@ fn what_is_not_represented_is_refused_by_name() {
         (with("qwen2", "attn_implementation", json!("eager")), "asked for with \"sdpa\""),
         (with("qwen2", "is_causal", json!(false)), "is_causal"),
         (with("llama", "per_layer_config", json!({ "0": {} })), "per_layer_config"),
-        (json!({ "model_type": "mixtral" }), "is not represented"),
+        (json!({ "model_type": "mixtral" }), "does not support"),
         (with("phi3", "rope_scaling", json!({ "rope_type": "yarn", "factor": 2.0 })), "default and longrope"),
         (with("phi3", "rope_scaling", json!({ "rope_type": "longrope", "short_factor": [1.0] })), "list of numbers"),
         (
@@ -181,7 +181,7 @@ fn weights_are_loaded_in_the_type_that_the_file_names() {
     }
     for name in ["float64", "float8_e4m3fn", "auto", "torch.bfloat16", "int8"] {
         let said = loaded(json!({ "dtype": name }), LoadAs::Saved).unwrap_err();
-        assert!(said.contains(&format!("config.json: dtype: {name:?} weights are not represented")), "{said}");
+        assert!(said.contains(&format!("config.json: dtype: vramlab does not support {name:?} weights")), "{said}");
     }
     let mut config = typed("gpt2", small("gpt2"));
     config["dtype"] = json!(16);

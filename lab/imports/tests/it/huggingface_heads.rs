@@ -118,10 +118,10 @@ fn what_is_no_head_of_the_family_is_refused_by_name() {
     for (config, words) in [
         (
             named("bert", "BertLMHeadModel"),
-            "\"BertLMHeadModel\" is not represented for bert; known: BertForMaskedLM (masked-lm)",
+            "vramlab does not support \"BertLMHeadModel\" for bert; known: BertForMaskedLM (masked-lm)",
         ),
-        (named("bert", "BertForPreTraining"), "\"BertForPreTraining\" is not represented for bert"),
-        (named("roberta", "BertForMaskedLM"), "is not represented for roberta"),
+        (named("bert", "BertForPreTraining"), "vramlab does not support \"BertForPreTraining\" for bert"),
+        (named("roberta", "BertForMaskedLM"), "\"BertForMaskedLM\" for roberta"),
         (named("gpt2", "GPT2DoubleHeadsModel"), "GPT2LMHeadModel (causal-lm)"),
         (named("opt", "OPTForTokenClassification"), "OPTForQuestionAnswering"),
         (named("llama", "LlamaForRewardModel"), "LlamaForSequenceClassification (sequence-classification)"),
@@ -140,7 +140,7 @@ fn what_is_no_head_of_the_family_is_refused_by_name() {
     let head = |head| Options { head: Some(head), ..Options::default() };
     assert!(
         refusal(&config("phi3"), &head(Head::QuestionAnswering))
-            .contains("question-answering is not represented for phi3")
+            .contains("vramlab does not support question-answering for phi3")
     );
     let choices = Options { choices: Some(3), ..Options::default() };
     assert!(refusal(&config("bert"), &choices).contains("choices"));
@@ -226,7 +226,7 @@ fn the_release_that_a_network_is_meant_for_is_said() {
 }
 
 /// Until 5.23 the positions of T5 lie in an order that no fused kernel takes: with `sdpa` PyTorch composes attention of operators, which took 8 to 54 %
-/// more than the fused one. What is not represented is not predicted, whatever was measured of written-out attention.
+/// more than the fused one. What is not supported is not predicted, whatever was measured of written-out attention.
 #[test]
 fn the_attention_of_t5_is_represented_from_the_release_on_that_copies_its_positions() {
     for model_type in ["t5", "mt5"] {
@@ -315,7 +315,8 @@ fn an_earlier_release_computes_the_same() {
         assert!(refusal(&unwindowed, &options).contains("masks of transformers before 4.53"));
     }
     let looped = refusal(&unwindowed, &Options { script: Script::Trainer, ..earlier() });
-    let said = format!("the Trainer of transformers 4.51 is not represented; that of {REPRESENTED} is");
+    let said =
+        format!("vramlab does not support the Trainer of transformers 4.51; --transformers {REPRESENTED} has one");
     assert!(looped.contains(&said), "{looped}");
     let dynamic = json!({ "rope_type": "dynamic", "factor": 2.0 });
     assert!(refusal(&with("rope_scaling", dynamic), &earlier()).contains("4.51"));

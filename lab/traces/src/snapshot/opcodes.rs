@@ -75,7 +75,7 @@ pub(super) fn refusal(opcode: u8) -> String {
         b'F' | b'I' | b'L' | b'S' | b'V' | b'g' | b'p' => ("an opcode of protocol 0", FOREIGN),
         other => return format!("{other:#04x} is not a pickle opcode"),
     };
-    format!("{name} is refused: {why}")
+    format!("vramlab does not read {name}: {why}")
 }
 
 const CALLS: &str = "it runs code or makes objects of classes, and a snapshot is plain data";

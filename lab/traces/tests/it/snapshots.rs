@@ -276,12 +276,12 @@ fn refused(bytes: &[u8]) -> String {
 #[test]
 fn what_runs_code_is_refused_with_its_byte() {
     for (pickle, message) in [
-        (&b"\x80\x04cos\nsystem\n(X\x02\x00\x00\x00lstR."[..], "f: byte 2: GLOBAL is refused: it runs code"),
-        (b"\x80\x04\x8c\x02os\x8c\x06system\x93.", "f: byte 14: STACK_GLOBAL is refused"),
-        (b"\x80\x04}R.", "f: byte 3: REDUCE is refused"),
-        (b"\x80\x04}\x81.", "f: byte 3: NEWOBJ is refused"),
-        (b"\x80\x05\x97.", "f: byte 2: NEXT_BUFFER is refused"),
-        (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.", "f: byte 2: BINBYTES8 is refused"),
+        (&b"\x80\x04cos\nsystem\n(X\x02\x00\x00\x00lstR."[..], "f: byte 2: vramlab does not read GLOBAL: it runs code"),
+        (b"\x80\x04\x8c\x02os\x8c\x06system\x93.", "f: byte 14: vramlab does not read STACK_GLOBAL"),
+        (b"\x80\x04}R.", "f: byte 3: vramlab does not read REDUCE"),
+        (b"\x80\x04}\x81.", "f: byte 3: vramlab does not read NEWOBJ"),
+        (b"\x80\x05\x97.", "f: byte 2: vramlab does not read NEXT_BUFFER"),
+        (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.", "f: byte 2: vramlab does not read BINBYTES8"),
         (b"\x80\x06}.", "f: byte 1: pickle protocol 6"),
         (b"\x80\x04\xff.", "f: byte 2: 0xff is not a pickle opcode"),
     ] {

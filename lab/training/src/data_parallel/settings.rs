@@ -123,7 +123,7 @@ impl DataParallelSettings {
             ("channels-last", self.run.channels_last),
         ];
         if let Some((field, _)) = asked.into_iter().find(|(_, asked)| *asked) {
-            return Err(Error::usage(field, "it is not represented among several ranks"));
+            return Err(Error::usage(field, "vramlab does not support it among several ranks"));
         }
         let evaluated = self.run.evaluation.map_or(0, |evaluation| evaluation.batch);
         if self.ranks > 0 && !evaluated.is_multiple_of(self.ranks) {

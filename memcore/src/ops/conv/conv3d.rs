@@ -52,10 +52,10 @@ impl Conv3dGeometry {
 pub(in crate::ops) fn check_library(op: &'static str, x: &Tensor, channels: usize, groups: usize) -> Result<()> {
     predicted_only(op, x.device())?;
     if let Convolution::Cudnn { .. } = x.device().profile().convolution {
-        return Err(Error::invalid(op, "with cuDNN it is not represented"));
+        return Err(Error::invalid(op, "vramlab does not support it with cuDNN"));
     }
     if groups > 1 && groups == channels {
-        return Err(Error::invalid(op, "one group for each channel is not represented"));
+        return Err(Error::invalid(op, "one group for each channel is not supported"));
     }
     Ok(())
 }
@@ -63,7 +63,7 @@ pub(in crate::ops) fn check_library(op: &'static str, x: &Tensor, channels: usiz
 /// `weight ⋆ x + bias`: `[n, c, d, h, w]` and `[o, c/groups, kd, kh, kw]` give `[n, o, od, oh, ow]`. Saves input and weight. Predicted only.
 ///
 /// # Errors
-/// [`Error::Shape`] if they do not fit; [`Error::Invalid`] on a device that computes, and for what is not represented; errors of the device.
+/// [`Error::Shape`] if they do not fit; [`Error::Invalid`] on a device that computes, and for what is not supported; errors of the device.
 pub fn conv3d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv3dGeometry) -> Result<Tensor> {
     let ([n, c, size @ ..], [o, wc, window @ ..]) = (x.dims(), weight.dims()) else {
         return Err(Error::shape("conv3d", format!("input {:?}, weight {:?}", x.dims(), weight.dims())));

@@ -38,10 +38,10 @@ pub fn conv_transpose2d(
         return Err(Error::shape("conv_transpose2d", detail));
     }
     if geometry.groups != 1 {
-        return Err(Error::invalid("conv_transpose2d", "several groups are not represented"));
+        return Err(Error::invalid("conv_transpose2d", "several groups are not supported"));
     }
     if let Convolution::Cudnn { .. } = x.device().profile().convolution {
-        return Err(Error::invalid("conv_transpose2d", "with cuDNN it is not represented"));
+        return Err(Error::invalid("conv_transpose2d", "vramlab does not support it with cuDNN"));
     }
     let dims = [*n, *o, outside(geometry, 0, *h, *kh, more)?, outside(geometry, 1, *w, *kw, more)?];
     if geometry.output_size([dims[2], dims[3]], [*kh, *kw])? != [*h, *w] {

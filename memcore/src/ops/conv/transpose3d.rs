@@ -32,7 +32,7 @@ pub fn conv_transpose3d(
     }
     check_library(OP, x, *c, 1)?;
     if geometry.groups != 1 {
-        return Err(Error::invalid(OP, "several groups are not represented"));
+        return Err(Error::invalid(OP, "several groups are not supported"));
     }
     let mut dims: SmallVec<[usize; 6]> = smallvec![*n, *o];
     for axis in 0..3 {

@@ -70,7 +70,7 @@ impl Function for LogitsBackward {
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes differ; [`Error::Invalid`](crate::Error::Invalid) under autocast, which PyTorch
-/// refuses too, and for a target that requires a gradient, which is not represented; errors of the device.
+/// refuses too, and for a target that requires a gradient, which is not supported; errors of the device.
 pub fn binary_cross_entropy(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
     const OP: &str = "binary_cross_entropy";
     check_same(OP, x, target)?;

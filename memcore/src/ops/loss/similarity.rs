@@ -18,7 +18,7 @@ use crate::ops::shape::view::{clone, expand};
 ///
 /// # Errors
 /// [`Error::Shape`] if the shapes differ; [`Error::Invalid`] under autocast, and for targets as probabilities that require a gradient, which are not
-/// represented; errors of the device.
+/// supported; errors of the device.
 pub fn kl_div(x: &Tensor, target: &Tensor, reduction: Reduction, log_target: bool) -> Result<Tensor> {
     const OP: &str = "kl_div";
     check_same(OP, x, target)?;

@@ -137,7 +137,7 @@ impl GroupShape {
         let shape = Self { n, c, groups, per_group: c / groups, positions, kernels, style, torch };
         let affine = parameters.iter().any(Option::is_some);
         if x.dtype().is_half() && torch && !shape.rounds_at_the_end() && !shape.has_factors(affine) {
-            let problem = "16-bit floats without parameters, or of one position, are not represented as PyTorch before 2.13 computes them";
+            let problem = "16-bit floats without parameters, or of one position, are not supported as PyTorch before 2.13 computes them";
             return Err(Error::invalid("group_norm", problem));
         }
         Ok(shape)

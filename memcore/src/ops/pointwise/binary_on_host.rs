@@ -56,7 +56,7 @@ type Derivative = Box<dyn Fn(usize, &[f64]) -> f64 + Send + Sync>;
 fn applied(operands: &[&Tensor], formula: Formula, value: &Value<'_>, derivative: Derivative) -> Result<Tensor> {
     let dtype = operands[0].dtype();
     if !dtype.is_float() || operands.iter().any(|x| x.dtype() != dtype) {
-        return Err(Error::invalid(formula.op, "of operands that are not floats of one type is not represented"));
+        return Err(Error::invalid(formula.op, "of operands that are not floats of one type is not supported"));
     }
     let mut dims: SmallVec<[usize; 6]> = SmallVec::new();
     for x in operands {

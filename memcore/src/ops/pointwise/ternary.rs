@@ -110,7 +110,7 @@ impl Function for LerpBackward {
 ///
 /// # Errors
 /// [`Error::Shape`] if they do not fit, [`Error::Invalid`] without bounds, or for bounds of another type or that require a gradient, which are not
-/// represented; errors of the device.
+/// supported; errors of the device.
 pub fn clamp_between(x: &Tensor, min: Option<&Tensor>, max: Option<&Tensor>) -> Result<Tensor> {
     let bounds = || min.iter().chain(max.iter());
     if bounds().count() == 0 || bounds().any(|bound| bound.requires_grad() || bound.dtype() != x.dtype()) {

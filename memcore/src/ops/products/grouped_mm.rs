@@ -17,7 +17,7 @@ use crate::ops::on_host;
 /// ends.
 ///
 /// # Errors
-/// [`Error::Shape`] if they do not fit; [`Error::DType`] if their types differ; [`Error::Invalid`] for types or sizes that are not represented; errors of the device.
+/// [`Error::Shape`] if they do not fit; [`Error::DType`] if their types differ; [`Error::Invalid`] for types or sizes that are not supported; errors of the device.
 pub fn grouped_mm(x: &Tensor, weight: &Tensor, ends: &Tensor) -> Result<Tensor> {
     const OP: &str = "_grouped_mm";
     let groups = Groups::new(OP, x, weight, ends)?;

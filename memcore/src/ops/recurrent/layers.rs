@@ -120,7 +120,7 @@ fn one_cell(op: &'static str, cell: Cell, x: &Tensor, states: &[&Tensor], weight
 }
 
 fn not_under_autocast(op: &'static str) -> Result<()> {
-    if autocast_dtype().is_some() { Err(Error::invalid(op, "under autocast is not represented")) } else { Ok(()) }
+    if autocast_dtype().is_some() { Err(Error::invalid(op, "under autocast is not supported")) } else { Ok(()) }
 }
 
 /// Runs all layers. Returns the outputs, and the last states of each kind.

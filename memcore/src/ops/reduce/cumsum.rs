@@ -29,7 +29,7 @@ pub fn cumsum(x: &Tensor, axis: usize) -> Result<Tensor> {
 pub fn cumsum_whole(x: &Tensor, axis: usize, dtype: DType) -> Result<Tensor> {
     check_axis("cumsum", x, axis)?;
     if !matches!(dtype, DType::I32 | DType::I64) {
-        return Err(Error::invalid("cumsum", format!("of {} into {dtype} is not represented", x.dtype())));
+        return Err(Error::invalid("cumsum", format!("of {} into {dtype} is not supported", x.dtype())));
     }
     Ok(Tensor::from_array(context::within("cumsum", || summed(x.array(), axis, dtype))?))
 }

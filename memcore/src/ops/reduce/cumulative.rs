@@ -34,14 +34,14 @@ fn running(dims: &[usize], axis: usize, of: impl Fn(Option<f64>, usize) -> f64) 
 ///
 /// # Errors
 /// [`Error::Shape`] for an axis that does not exist, [`Error::Invalid`] for one that is all of the array, for other than floats, and for 16 bits under
-/// autocast, which are not represented; errors of the device.
+/// autocast, which are not supported; errors of the device.
 pub fn cumprod(x: &Tensor, axis: usize) -> Result<Tensor> {
     check_axis("cumprod", x, axis)?;
     if !x.dtype().is_float() || x.numel() == x.dims()[axis] {
-        return Err(Error::invalid("cumprod", "of whole numbers, or along all elements, is not represented"));
+        return Err(Error::invalid("cumprod", "of whole numbers, or along all elements, is not supported"));
     }
     if full_type(x.dtype()) != x.dtype() {
-        return Err(Error::invalid("cumprod", format!("of {} under autocast is not represented", x.dtype())));
+        return Err(Error::invalid("cumprod", format!("of {} under autocast is not supported", x.dtype())));
     }
     let _op = context::op("cumprod");
     let y = Array::empty(x.device(), x.dims(), x.dtype())?;
@@ -67,7 +67,7 @@ impl Function for CumprodBackward {
     }
 
     /// The sums from each place on of `result · grad`, divided by the input. PyTorch asks whether an element is zero, and computes otherwise where one
-    /// is; that no element is zero is taken for granted.
+    /// is; it assumes that no element is zero.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let (x, y) = (saved.get(0)?, saved.get(1)?);
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };

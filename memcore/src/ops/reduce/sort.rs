@@ -31,7 +31,7 @@ pub fn sort(x: &Tensor, axis: usize, descending: bool) -> Result<(Tensor, Tensor
     let is_large = size > SORTED_IN_PLACE;
     if is_large && (x.numel() != size || x.dtype() != DType::I64) {
         let problem = format!(
-            "{size} {} along an axis: more than {SORTED_IN_PLACE} are represented for one vector of i64",
+            "{size} {} along an axis: more than {SORTED_IN_PLACE} are supported for one vector of i64",
             x.dtype()
         );
         return Err(Error::invalid("sort", problem));
@@ -61,8 +61,7 @@ pub fn topk(x: &Tensor, k: usize, axis: usize, largest: bool) -> Result<(Tensor,
         return Err(Error::shape("topk", format!("{k} of {size} elements")));
     }
     if size > CHOSEN_WITHOUT_SCRATCH {
-        let problem =
-            format!("of {size} elements along an axis: more than {CHOSEN_WITHOUT_SCRATCH} are not represented");
+        let problem = format!("of {size} elements along an axis: more than {CHOSEN_WITHOUT_SCRATCH} are not supported");
         return Err(Error::invalid("topk", problem));
     }
     let _op = context::op("topk");

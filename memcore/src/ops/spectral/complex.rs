@@ -70,7 +70,7 @@ pub fn complex(real: &Tensor, imag: &Tensor) -> Result<Tensor> {
     if real.dims() != imag.dims() {
         return Err(Error::shape(
             OP,
-            format!("{:?} and {:?}: broadcasting is not represented", real.dims(), imag.dims()),
+            format!("{:?} and {:?}: broadcasting is not supported", real.dims(), imag.dims()),
         ));
     }
     if let Some(other) = [real, imag].iter().find(|part| part.dtype() != DType::F32) {
@@ -94,14 +94,14 @@ pub fn complex(real: &Tensor, imag: &Tensor) -> Result<Tensor> {
 pub fn polar(abs: &Tensor, angle: &Tensor) -> Result<Tensor> {
     const OP: &str = "polar";
     if abs.dims() != angle.dims() {
-        let problem = format!("{:?} and {:?}: broadcasting is not represented", abs.dims(), angle.dims());
+        let problem = format!("{:?} and {:?}: broadcasting is not supported", abs.dims(), angle.dims());
         return Err(Error::shape(OP, problem));
     }
     if let Some(other) = [abs, angle].iter().find(|part| part.dtype() != DType::F32) {
         return Err(Error::DType { op: OP, operand: "abs", found: other.dtype(), expected: "float32" });
     }
     if is_grad_enabled() && (abs.requires_grad() || angle.requires_grad()) {
-        return Err(Error::invalid(OP, "its gradient is not represented"));
+        return Err(Error::invalid(OP, "its gradient is not supported"));
     }
     predicted_only(OP, abs.device())?;
     let layouts = [abs.array().layout(), angle.array().layout()];

@@ -69,7 +69,7 @@ fn check(op: &'static str, x: &Tensor, dtype: DType, axes: &[usize]) -> Result<(
         return Err(Error::shape(op, format!("along {axes:?} of {:?}", x.dims())));
     }
     if x.dtype() != dtype {
-        return Err(Error::invalid(op, format!("of {} is not represented, of {dtype} is", x.dtype())));
+        return Err(Error::invalid(op, format!("of {} is not supported, of {dtype} is", x.dtype())));
     }
     Ok(())
 }
@@ -106,10 +106,7 @@ fn real_to_complex(x: &Array, axes: &[usize], onesided: bool) -> Result<Array> {
     if onesided {
         dims[*last] = dims[*last] / 2 + 1;
     } else if takes_turns(axes) {
-        return Err(Error::invalid(
-            "_fft_r2c",
-            "of more dimensions than one, with all frequencies, is not represented",
-        ));
+        return Err(Error::invalid("_fft_r2c", "of more dimensions than one, with all frequencies, is not supported"));
     }
     let empty = || Array::empty(x.device(), &dims, DType::C64);
     let y = empty()?;

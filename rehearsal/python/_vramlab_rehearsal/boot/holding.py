@@ -55,7 +55,7 @@ def source_file(kind, source):
 
 def lines_of(file, name, is_attribute, is_closure=False):
     """Finds the lines of a file that put something into a variable or an attribute, and that empty it or limit its length. A variable may
-    have the name of an attribute. One of a closure is no variable of the module, which may have the same name."""
+    have the name of an attribute. One of a closure is not a variable of the module, which may have the same name."""
     import linecache
     import re
 

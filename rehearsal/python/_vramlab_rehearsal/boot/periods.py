@@ -267,7 +267,7 @@ class Text:
             numbers = [number for number in self.values(every, around) if number > 1]
             leaves = not holds and body and isinstance(body[-1], (self.ast.Continue, self.ast.Return))
             seldom = body if holds else rest if leaves else orelse or (body if numbers == [2] else [])
-            # The step itself, where gradients of several batches are added up, is no exception to steps.
+            # The step itself, where gradients of several batches are added up, is not an exception to steps.
             if not seldom or self.is_the_step(seldom):
                 continue
             of, loop = self.counts(counter, around)

@@ -232,7 +232,7 @@ class Watch:
         torch.optim.Optimizer.__init__, torch.nn.Module.train, torch.save = counted, trained, saved
 
     def is_trained(self, module):
-        """True if a module has at least half of the parameters of an optimizer: a part that stays in evaluation mode is no evaluation."""
+        """True if a module has at least half of the parameters of an optimizer: a part that stays in evaluation mode is not one."""
         own = sum(1 for parameter in module.parameters() if parameter.requires_grad)
         optimizers = (made() for made in self.optimizers)
         counts = [sum(len(group["params"]) for group in made.param_groups) for made in optimizers if made is not None]

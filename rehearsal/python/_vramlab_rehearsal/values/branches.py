@@ -98,7 +98,7 @@ def is_text(node):
 
 
 def is_number(thing):
-    """True for what is no larger than a number, or a text."""
+    """True for what is at most as large as a number, or a text."""
     if thing is None or isinstance(thing, (bool, int, float, complex, str, bytes)) or is_of_a_package(thing):
         return True
     size = getattr(type(thing), "numel", None)

@@ -27,7 +27,7 @@ SIZED = frozenset(
 
 # Operators that copy contents to the host: nobody has read them there yet.
 CARRYING = frozenset("cpu to copy_".split())
-# Operators on such contents whose results have sizes that do not depend on them, and are no more known.
+# Operators on such contents whose results have sizes that do not depend on them, and are not known any more.
 PASSING = frozenset(
     "to cuda cpu copy_ detach clone contiguous pin_memory is_pinned share_memory_ requires_grad_ half bfloat16 double mean type".split()
 )

@@ -45,7 +45,7 @@ class Table:
     def is_positive(self):
         """True if no entry is negative, and the rest is zero."""
         if self.positive is None:
-            # What is not a number is no least entry that is zero or more.
+            # What is not a number is not a least entry that is zero or more.
             is_least = self.entries.dtype.is_floating_point and (not self.entries.numel() or bool(self.entries.amin() >= 0))
             self.positive = is_least and not bool(self.rest.any())
         return self.positive

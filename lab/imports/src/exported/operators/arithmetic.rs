@@ -23,7 +23,7 @@ pub(super) const TABLE: Table = &[
     ("floor_divide.default", floor_divide),
     ("div.Tensor_mode", |c| match c.text("rounding_mode")? {
         Some("floor") => floor_divide(c),
-        mode => Err(c.error(format!("rounded by {mode:?} is not represented; by floor, of whole numbers, is"))),
+        mode => Err(c.error(format!("rounded by {mode:?} is not supported; by floor, of whole numbers, is"))),
     }),
     ("add_.Tensor", add_),
     ("neg.default", |c| of_one(c, |x| of_numbers(x, "neg", ops::neg, |v| -v))),
@@ -66,7 +66,7 @@ pub(super) const TABLE: Table = &[
     ("pow.Scalar", |c| {
         let (base, exponent) = (c.float("self")?, c.tensor("exponent")?);
         if base <= 0.0 {
-            return Err(c.error("of a number that is not above 0 is not represented"));
+            return Err(c.error("of a number that is not above 0 is not supported"));
         }
         Ok(Made::tensor(ops::power_of(base, exponent)?))
     }),
@@ -122,7 +122,7 @@ pub(super) const TABLE: Table = &[
     ("logical_not.default", |c| of_one(c, |x| negated(x, "logical_not"))),
     ("bitwise_not.default", |c| {
         if c.tensor("self")?.dtype() != DType::Bool {
-            return Err(c.error("of numbers is not represented; of a mask is"));
+            return Err(c.error("of numbers is not supported; of a mask is"));
         }
         of_one(c, |x| negated(x, "bitwise_not"))
     }),
@@ -203,7 +203,7 @@ impl Forms {
 }
 
 fn no_factor(c: &Call<'_>) -> Result<()> {
-    if c.float_or("alpha", 1.0)? == 1.0 { Ok(()) } else { Err(c.error("a factor (alpha) is not represented")) }
+    if c.float_or("alpha", 1.0)? == 1.0 { Ok(()) } else { Err(c.error("a factor (alpha) is not supported")) }
 }
 
 fn add(c: &Call<'_>) -> Result<Made> {
@@ -253,7 +253,7 @@ fn floor_divide(c: &Call<'_>) -> Result<Made> {
             let dtype = with_number(x.dtype(), false);
             Ok(Made::tensor(host::map(x, "floor_divide", dtype, |v| (v / value).floor())?))
         }
-        _ => Err(c.error("of floats, or by a tensor, is not represented")),
+        _ => Err(c.error("of floats, or by a tensor, is not supported")),
     }
 }
 
@@ -296,7 +296,7 @@ fn kernel(op: &str) -> BinaryOp {
 fn logical(c: &Call<'_>, op: &'static str, holds: fn(bool, bool) -> bool) -> Result<Made> {
     let (a, b) = (c.tensor("self")?, c.tensor("other")?);
     if a.dtype() != DType::Bool || b.dtype() != DType::Bool {
-        return Err(c.error("of numbers is not represented; of masks is"));
+        return Err(c.error("of numbers is not supported; of masks is"));
     }
     Ok(Made::tensor(host::zip(a, b, op, DType::Bool, |a, b| f64::from(u8::from(holds(a != 0.0, b != 0.0))))?))
 }

@@ -109,7 +109,7 @@ fn equal_parts(c: &Call<'_>, x: &Tensor, axis: usize) -> Result<Made> {
 fn take_along(c: &Call<'_>) -> Result<Made> {
     let (x, index) = (c.tensor("self")?, c.tensor("indices")?);
     if c.arg("dim").is_none() || index.rank() != x.rank() || index.dtype() != DType::I64 {
-        return Err(c.error("of all elements, or by indices of another number of dimensions, is not represented"));
+        return Err(c.error("of all elements, or by indices of another number of dimensions, is not supported"));
     }
     let axis = c.axis("dim", 0, x)?;
     let mut dims = host::dims_of(x);

@@ -74,7 +74,7 @@ fn to(c: &Call<'_>) -> Result<Made> {
     let wanted = c.dtype("dtype")?;
     let own = c.tensor("self")?.dtype();
     if own.is_complex() && wanted.is_some_and(|wanted| wanted != own) {
-        return Err(c.error("to another type than that of its complex numbers is not represented"));
+        return Err(c.error("to another type than that of its complex numbers is not supported"));
     }
     of_one(c, |x| converted(x, wanted.unwrap_or(x.dtype()), copy))
 }
@@ -102,7 +102,7 @@ fn inside(c: &Call<'_>, place: usize) -> Result<Made> {
             Arg::Int(value) => Value::Int(*value),
             Arg::Float(value) => Value::Float(*value),
             Arg::Bool(value) => Value::Bool(*value),
-            _ => return Err(c.error("an argument of its graph is of a kind that is not represented")),
+            _ => return Err(c.error("an argument of its graph is of a kind that is not supported")),
         });
     }
     Ok(Made::Many((c.inner)(program, values)?))
@@ -116,7 +116,7 @@ fn with_grad_mode(c: &Call<'_>) -> Result<Made> {
             inside(c, 1)
         }
         Some((_, Arg::Bool(true))) if autograd::is_grad_enabled() => inside(c, 1),
-        _ => Err(c.error("gradients that are switched on inside of torch.no_grad() are not represented")),
+        _ => Err(c.error("gradients that are switched on inside of torch.no_grad() are not supported")),
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) const TABLE: Table = &[
     ("masked_fill.Tensor", |c| {
         let (mask, value) = (c.tensor("mask")?, c.tensor("value")?);
         if value.requires_grad() || value.rank() > 0 {
-            return Err(c.error("with a value that has a gradient or dimensions is not represented"));
+            return Err(c.error("with a value that has a gradient or dimensions is not supported"));
         }
         // On a device that computes nothing the value is any.
         let value = if c.device.computes() { value.array().host_values()?.first().copied() } else { None };
@@ -58,7 +58,7 @@ pub(super) const TABLE: Table = &[
     }),
     ("cumprod.default", |c| {
         if c.dtype("dtype")?.is_some() {
-            return Err(c.error("in another type is not represented"));
+            return Err(c.error("in another type is not supported"));
         }
         of_one(c, |x| ops::cumprod(x, c.axis("dim", 0, x)?))
     }),
@@ -75,7 +75,7 @@ pub(super) const TABLE: Table = &[
     }),
     ("cdist.default", |c| {
         if c.int_or("compute_mode", 0)? != 0 {
-            return Err(c.error("with another compute_mode is not represented"));
+            return Err(c.error("with another compute_mode is not supported"));
         }
         Ok(Made::tensor(ops::cdist(c.tensor("x1")?, c.tensor("x2")?, c.float_or("p", 2.0)?)?))
     }),
@@ -115,7 +115,7 @@ fn left_over(
     Ok(Made::tensor(match (x.dtype().is_float(), is_whole) {
         (true, _) => floats(x, by)?,
         (false, true) => host::map(x, op, x.dtype(), |v| whole(v, by))?,
-        (false, false) => return Err(c.error("of whole numbers by a float is not represented")),
+        (false, false) => return Err(c.error("of whole numbers by a float is not supported")),
     }))
 }
 

@@ -98,7 +98,7 @@ fn forward(_: &Call<'_>, x: &Tensor, axes: &[usize]) -> Result<Tensor> {
 }
 
 fn inverse(c: &Call<'_>, x: &Tensor, axes: &[usize]) -> Result<Tensor> {
-    if x.dtype().is_complex() { ops::fft_c2c(x, axes) } else { Err(c.error("of real numbers is not represented")) }
+    if x.dtype().is_complex() { ops::fft_c2c(x, axes) } else { Err(c.error("of real numbers is not supported")) }
 }
 
 fn onesided(_: &Call<'_>, x: &Tensor, axes: &[usize]) -> Result<Tensor> {

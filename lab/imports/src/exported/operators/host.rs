@@ -54,7 +54,7 @@ fn dtype_is_mask(dtype: DType) -> bool {
 
 fn no_gradient(op: &'static str, x: &Tensor) -> Result<()> {
     if x.requires_grad() && memcore::autograd::is_grad_enabled() {
-        return Err(Error::invalid(op, "its gradient is not represented"));
+        return Err(Error::invalid(op, "its gradient is not supported"));
     }
     Ok(())
 }

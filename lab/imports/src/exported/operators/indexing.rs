@@ -34,7 +34,7 @@ pub(super) const TABLE: Table = &[
     ("argmin.default", |c| {
         let x = c.tensor("self")?;
         if c.arg("dim").is_none() || !x.dtype().is_float() {
-            return Err(c.error("of all elements, or of whole numbers, is not represented; of floats along an axis is"));
+            return Err(c.error("of all elements, or of whole numbers, is not supported; of floats along an axis is"));
         }
         Ok(Made::tensor(ops::argmin(x, c.axis("dim", 0, x)?, c.flag("keepdim", false)?)?))
     }),
@@ -47,19 +47,17 @@ fn index(c: &Call<'_>) -> Result<Made> {
     let indices: Vec<&Tensor> = given.iter().copied().flatten().collect();
     if indices.iter().any(|index| index.dtype() == DType::Bool) {
         return Err(
-            c.error("by a mask is not represented: how many elements it chooses follows from values, not from sizes")
+            c.error("by a mask is not supported: how many elements it chooses follows from values, not from sizes")
         );
     }
     if indices.is_empty() || given.len() > x.rank() || indices.iter().any(|index| index.dtype() != DType::I64) {
-        return Err(
-            c.error("by more tensors than there are dimensions, or by other types than i64, is not represented")
-        );
+        return Err(c.error("by more tensors than there are dimensions, or by other types than i64, is not supported"));
     }
     if x.dtype().is_float() {
         return Ok(Made::tensor(ops::index_by(x, &given)?));
     }
     if given.iter().any(Option::is_none) {
-        return Err(c.error("of whole numbers, with a dimension left out, is not represented"));
+        return Err(c.error("of whole numbers, with a dimension left out, is not supported"));
     }
     let mut dims: Vec<usize> = Vec::new();
     for index in &indices {
@@ -134,7 +132,7 @@ fn put(c: &Call<'_>, put: Put) -> Result<Made> {
     let (x, values) = (c.tensor("self")?, c.tensor("values")?);
     match c.maybe_tensors("indices")?[..] {
         [Some(index)] if index.dtype() == DType::I64 && index.rank() == 1 => Ok(Made::tensor(put(x, index, values)?)),
-        _ => Err(c.error("by a mask, or by other than one vector of indices, is not represented")),
+        _ => Err(c.error("by a mask, or by other than one vector of indices, is not supported")),
     }
 }
 
@@ -142,7 +140,7 @@ fn put(c: &Call<'_>, put: Put) -> Result<Made> {
 fn one_hot(c: &Call<'_>) -> Result<Made> {
     let x = c.tensor("self")?;
     let classes = usize::try_from(c.int_or("num_classes", -1)?);
-    let classes = classes.map_err(|_| c.error("without a number of classes is not represented"))?;
+    let classes = classes.map_err(|_| c.error("without a number of classes is not supported"))?;
     let dims: Sizes = x.dims().iter().copied().chain([classes]).collect();
     let values = || {
         let of = |value: f64| (0..classes).map(move |class| f64::from(u8::from(value == class as f64)));
@@ -155,7 +153,7 @@ fn one_hot(c: &Call<'_>) -> Result<Made> {
 fn argmax(c: &Call<'_>) -> Result<Made> {
     let x = c.tensor("self")?;
     if c.arg("dim").is_none() {
-        return Err(c.error("of all elements is not represented; along an axis is"));
+        return Err(c.error("of all elements is not supported; along an axis is"));
     }
     let (axis, keep) = (c.axis("dim", 0, x)?, c.flag("keepdim", false)?);
     if x.dtype().is_float() {
@@ -192,11 +190,11 @@ fn cumsum(c: &Call<'_>) -> Result<Made> {
 /// Returns the difference of each integer from the one before it.
 fn diff(c: &Call<'_>) -> Result<Made> {
     if c.int_or("n", 1)? != 1 || c.arg("append").is_some() {
-        return Err(c.error("of higher order, or with something appended, is not represented"));
+        return Err(c.error("of higher order, or with something appended, is not supported"));
     }
     let x = c.tensor("self")?;
     if x.dtype().is_float() || x.dtype() == DType::Bool {
-        return Err(c.error("of floats and masks is not represented"));
+        return Err(c.error("of floats and masks is not supported"));
     }
     let axis = c.axis("dim", -1, x)?;
     let _op = context::op("diff");

@@ -137,7 +137,7 @@ fn matmul(c: &Call<'_>) -> Result<Made> {
 
 fn addmm(c: &Call<'_>) -> Result<Made> {
     if (c.float_or("beta", 1.0)?, c.float_or("alpha", 1.0)?) != (1.0, 1.0) {
-        return Err(c.error("factors (alpha, beta) are not represented"));
+        return Err(c.error("factors (alpha, beta) are not supported"));
     }
     let (bias, a, b) = (c.tensor("self")?, c.tensor("mat1")?, c.tensor("mat2")?);
     Ok(Made::tensor(ops::addmm(bias, a, b)?))
@@ -157,7 +157,7 @@ fn feature_dropout(c: &Call<'_>) -> Result<Made> {
         return Ok(Made::tensor(x.clone()));
     }
     if !(0.0..1.0).contains(&p) || x.rank() < 2 {
-        return Err(c.error(format!("p={p} of {:?} is not represented", x.dims())));
+        return Err(c.error(format!("p={p} of {:?} is not supported", x.dims())));
     }
     let dims: Vec<usize> = x.dims().iter().enumerate().map(|(i, &size)| if i < 2 { size } else { 1 }).collect();
     let count = dims.iter().product();
@@ -174,7 +174,7 @@ fn alpha_dropout(c: &Call<'_>) -> Result<Made> {
         return Ok(Made::tensor(x.clone()));
     }
     if !(0.0..1.0).contains(&p) {
-        return Err(c.error(format!("p={p} is not represented")));
+        return Err(c.error(format!("p={p} is not supported")));
     }
     let saturated = SELU[0] * SELU[1];
     let scale = 1.0 / ((saturated * saturated * p + 1.0) * (1.0 - p)).sqrt();
@@ -215,10 +215,10 @@ fn group_norm(c: &Call<'_>) -> Result<Made> {
 fn instance_norm(c: &Call<'_>) -> Result<Made> {
     c.ignore(&["cudnn_enabled", "momentum"]);
     if c.maybe_tensor("running_mean")?.is_some() || c.maybe_tensor("running_var")?.is_some() {
-        return Err(c.error("with running statistics is not represented"));
+        return Err(c.error("with running statistics is not supported"));
     }
     if !c.flag("use_input_stats", true)? {
-        return Err(c.error("without the input's own statistics is not represented"));
+        return Err(c.error("without the input's own statistics is not supported"));
     }
     let (weight, bias) = (c.maybe_tensor("weight")?, c.maybe_tensor("bias")?);
     Ok(Made::tensor(ops::instance_norm(c.tensor("input")?, weight, bias, c.float_or("eps", 1e-5)?)?))

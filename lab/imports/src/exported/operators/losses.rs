@@ -63,7 +63,7 @@ pub(super) const TABLE: Table = &[
         match *c.tensor("targets")?.dims() {
             [_, longest] => ctc(c, longest),
             _ => Err(c.error(
-                "targets one after the other, whose lengths are values, are not represented; [batch, longest] are",
+                "targets one after the other, whose lengths are values, are not supported; [batch, longest] are",
             )),
         }
     }),
@@ -83,7 +83,7 @@ fn ctc(c: &Call<'_>, longest: usize) -> Result<Made> {
     let has_cudnn = matches!(c.device.profile().convolution, Convolution::Cudnn { .. });
     let in_one_row = targets.rank() == 1 && targets.dtype() == DType::I32;
     if has_cudnn && in_one_row && c.int_or("blank", 0)? == 0 {
-        return Err(c.error("targets one after the other as int32: cuDNN's CTC is not represented"));
+        return Err(c.error("targets one after the other as int32: cuDNN's CTC is not supported"));
     }
     c.ignore(&["blank"]);
     let options = CtcOptions { longest, zero_infinity: c.flag("zero_infinity", false)?, reduction: reduction(c)? };
@@ -107,7 +107,7 @@ fn poisson(c: &Call<'_>) -> Result<Made> {
     let (x, target) = (c.tensor("input")?, c.tensor("target")?);
     c.ignore(&["eps"]);
     if !c.flag("log_input", true)? {
-        return Err(c.error("of rates is not represented; of their logarithms is"));
+        return Err(c.error("of rates is not supported; of their logarithms is"));
     }
     c.not_set("full")?;
     let _op = context::op("poisson_nll_loss");
@@ -130,7 +130,7 @@ fn reduced(c: &Call<'_>, losses: Tensor) -> Result<Made> {
 /// Refuses distances of another order than 2.
 fn euclidean(c: &Call<'_>) -> Result<()> {
     let order = c.float_or("p", 2.0)?;
-    if order == 2.0 { Ok(()) } else { Err(c.error(format!("distances of order {order} are not represented"))) }
+    if order == 2.0 { Ok(()) } else { Err(c.error(format!("distances of order {order} are not supported"))) }
 }
 
 fn of_two(c: &Call<'_>, loss: impl FnOnce(&Tensor, &Tensor, Reduction) -> Result<Tensor>) -> Result<Made> {
@@ -149,7 +149,7 @@ fn reduction(c: &Call<'_>) -> Result<Reduction> {
 
 fn without(c: &Call<'_>, names: &[&str]) -> Result<()> {
     match names.iter().find(|name| c.arg(name).is_some()) {
-        Some(name) => Err(c.error(format!("{name} is not represented"))),
+        Some(name) => Err(c.error(format!("{name} is not supported"))),
         None => Ok(()),
     }
 }
@@ -162,13 +162,13 @@ fn counting<'a>(c: &Call<'a>) -> Result<Counting<'a>> {
 fn cross_entropy(c: &Call<'_>) -> Result<Made> {
     let (counting, smoothing) = (counting(c)?, c.float_or("label_smoothing", 0.0)?);
     if c.tensor("target")?.dtype().is_float() {
-        return Err(c.error("of probabilities of classes is not represented; of classes is"));
+        return Err(c.error("of probabilities of classes is not supported; of classes is"));
     }
     if smoothing == 0.0 {
         return of_two(c, |x, target, reduction| ops::cross_entropy_counting(x, target, reduction, counting));
     }
     if counting.weight.is_some() || counting.ignored >= 0 {
-        return Err(c.error("with label smoothing, weight or ignore_index is not represented"));
+        return Err(c.error("with label smoothing, weight or ignore_index is not supported"));
     }
     of_two(c, |x, target, reduction| ops::cross_entropy_smooth(x, target, reduction, smoothing))
 }

@@ -60,7 +60,7 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    /// Returns the operator of this name, or `None` if it is not represented.
+    /// Returns the operator of this name, or `None` if it is not supported.
     pub(super) fn named(name: &str) -> Option<&'static Self> {
         Self::number(name).map(Self::numbered)
     }
@@ -112,7 +112,7 @@ static ALL: LazyLock<All> = LazyLock::new(|| {
 pub(super) use constants::of_constants;
 pub(super) use properties::{NOTES, Property};
 
-/// Returns the names of all represented operators, in groups.
+/// Returns the names of all supported operators, in groups.
 pub fn covered() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     TABLES.iter().map(|(group, table)| (*group, table.iter().map(|(name, _)| *name).collect()))
 }

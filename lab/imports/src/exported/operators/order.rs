@@ -42,10 +42,10 @@ fn histc(c: &Call<'_>) -> Result<Made> {
     let bins = usize::try_from(c.int_or("bins", 100)?).map_err(|_| c.error("a negative number of bins"))?;
     let (min, max) = (c.float_or("min", 0.0)?, c.float_or("max", 0.0)?);
     if min >= max || bins == 0 {
-        return Err(c.error("between the smallest and the largest value is not represented; between given numbers is"));
+        return Err(c.error("between the smallest and the largest value is not supported; between given numbers is"));
     }
     if x.requires_grad() && memcore::autograd::is_grad_enabled() {
-        return Err(c.error("of values with a gradient is not represented"));
+        return Err(c.error("of values with a gradient is not supported"));
     }
     let counts = || {
         let mut counts = vec![0.0; bins];
@@ -63,9 +63,9 @@ type Grouped = fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>;
 /// Multiplies the rows of each group with its matrix.
 fn grouped(c: &Call<'_>, [x, weight]: [&str; 2], multiply: Grouped) -> Result<Made> {
     let weight = c.tensor(weight)?;
-    let ends = c.maybe_tensor("offs")?.ok_or_else(|| c.error("without ends of groups is not represented"))?;
+    let ends = c.maybe_tensor("offs")?.ok_or_else(|| c.error("without ends of groups is not supported"))?;
     if c.maybe_tensor("bias")?.is_some() || c.dtype("out_dtype")?.is_some_and(|dtype| dtype != weight.dtype()) {
-        return Err(c.error("with a bias, or into another type, is not represented"));
+        return Err(c.error("with a bias, or into another type, is not supported"));
     }
     Ok(Made::tensor(multiply(c.tensor(x)?, weight, ends)?))
 }

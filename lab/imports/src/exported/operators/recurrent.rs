@@ -33,7 +33,7 @@ fn structure(c: &Call<'_>) -> Result<Recurrent> {
     let of_each = if c.flag("has_biases", true)? { 4 } else { 2 };
     let each = structure.layers * if structure.bidirectional { 2 } else { 1 };
     match c.tensors("params")?.len() == each * (of_each + 1) {
-        true => Err(c.error("an LSTM with proj_size is not represented")),
+        true => Err(c.error("an LSTM with proj_size is not supported")),
         false => Ok(structure),
     }
 }

@@ -22,7 +22,7 @@ pub(super) const TABLE: Table = &[
     ("linalg_norm.default", |c| {
         let axes = c.axes("dim", c.tensor("self")?)?.len();
         if c.arg("ord").is_some() && axes != 1 {
-            return Err(c.error("a norm of matrices is not represented; of vectors, with one dim, it is"));
+            return Err(c.error("a norm of matrices is not supported; of vectors, with one dim, it is"));
         }
         norm(c)
     }),
@@ -50,7 +50,7 @@ pub(super) const TABLE: Table = &[
 fn norm(c: &Call<'_>) -> Result<Made> {
     let order = c.float_or("ord", 2.0)?;
     if ![1.0, 2.0].contains(&order) || c.dtype("dtype")?.is_some() {
-        return Err(c.error(format!("a norm of order {order}, or in another type, is not represented")));
+        return Err(c.error(format!("a norm of order {order}, or in another type, is not supported")));
     }
     let norm = if order == 1.0 { ops::norm_sum } else { ops::norm_axes };
     of_one(c, |x| norm(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))

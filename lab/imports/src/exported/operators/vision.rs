@@ -43,7 +43,7 @@ pub(super) const TABLE: Table = &[
     }),
     ("max_pool2d_with_indices.default", |c| {
         if c.pair("dilation", [1, 1])? != [1, 1] || c.flag("ceil_mode", false)? {
-            return Err(c.error("windows with gaps (dilation), or beyond the border (ceil_mode), are not represented"));
+            return Err(c.error("windows with gaps (dilation), or beyond the border (ceil_mode), are not supported"));
         }
         let (y, places) = ops::max_pool2d_with_indices(c.tensor("self")?, windows(c)?)?;
         Ok(Made::tensors([y, places]))
@@ -106,7 +106,7 @@ fn padding_by_name<const N: usize>(c: &Call<'_>, windows: [(usize, usize); N]) -
     };
     match totals.iter().all(|total| total % 2 == 0) {
         true => Ok(totals.map(|total| total / 2)),
-        false => Err(c.error("padding=\"same\" that differs between the two sides is not represented")),
+        false => Err(c.error("padding=\"same\" that differs between the two sides is not supported")),
     }
 }
 
@@ -159,7 +159,7 @@ fn line_windows(c: &Call<'_>) -> Result<Pool1dGeometry> {
 
 fn max_pool1d(c: &Call<'_>) -> Result<Made> {
     if single(c, "dilation", 1)? != 1 {
-        return Err(c.error("windows with gaps (dilation) are not represented"));
+        return Err(c.error("windows with gaps (dilation) are not supported"));
     }
     Ok(Made::tensor(ops::max_pool1d(c.tensor("self")?, line_windows(c)?)?))
 }
@@ -167,14 +167,14 @@ fn max_pool1d(c: &Call<'_>) -> Result<Made> {
 fn avg_pool1d(c: &Call<'_>) -> Result<Made> {
     let geometry = line_windows(c)?;
     if !c.flag("count_include_pad", true)? && geometry.padding != 0 {
-        return Err(c.error("count_include_pad=False with padding is not represented"));
+        return Err(c.error("count_include_pad=False with padding is not supported"));
     }
     Ok(Made::tensor(ops::avg_pool1d(c.tensor("self")?, geometry)?))
 }
 
 fn max_pool2d(c: &Call<'_>) -> Result<Made> {
     if c.pair("dilation", [1, 1])? != [1, 1] {
-        return Err(c.error("windows with gaps (dilation) are not represented"));
+        return Err(c.error("windows with gaps (dilation) are not supported"));
     }
     let pool = if c.flag("ceil_mode", false)? { ops::max_pool2d_ceil } else { ops::max_pool2d };
     Ok(Made::tensor(pool(c.tensor("self")?, windows(c)?)?))
@@ -184,7 +184,7 @@ fn avg_pool2d(c: &Call<'_>) -> Result<Made> {
     c.not_set("ceil_mode")?;
     let geometry = windows(c)?;
     if !c.flag("count_include_pad", true)? && geometry.padding != [0, 0] {
-        return Err(c.error("count_include_pad=False with padding is not represented"));
+        return Err(c.error("count_include_pad=False with padding is not supported"));
     }
     Ok(Made::tensor(ops::avg_pool2d(c.tensor("self")?, geometry)?))
 }
@@ -274,7 +274,7 @@ fn pad(c: &Call<'_>) -> Result<Made> {
         "constant" => constant_pad(c),
         "reflect" => padded_by(c, Edge::Reflected),
         "replicate" => padded_by(c, Edge::Repeated),
-        other => Err(c.error(format!("mode={other:?} is not represented"))),
+        other => Err(c.error(format!("mode={other:?} is not supported"))),
     }
 }
 

@@ -71,7 +71,7 @@ fn plain(c: &Call<'_>) -> Result<()> {
     if triple(c, "dilation", [1; 3])? == [1; 3] {
         Ok(())
     } else {
-        Err(c.error("windows with gaps (dilation) are not represented"))
+        Err(c.error("windows with gaps (dilation) are not supported"))
     }
 }
 
@@ -84,7 +84,7 @@ fn avg_pool3d(c: &Call<'_>) -> Result<Made> {
     plain(c)?;
     let geometry = windows(c)?;
     if !c.flag("count_include_pad", true)? && geometry.padding != [0; 3] {
-        return Err(c.error("count_include_pad=False with padding is not represented"));
+        return Err(c.error("count_include_pad=False with padding is not supported"));
     }
     Ok(Made::tensor(ops::avg_pool3d(c.tensor("self")?, geometry)?))
 }

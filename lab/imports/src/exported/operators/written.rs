@@ -27,7 +27,7 @@ pub(super) const TABLE: Table = &[
     ("div_.Scalar", |c| scaled(c, ops::div_, |value| 1.0 / value)),
     ("sub_.Tensor", |c| {
         if c.float_or("alpha", 1.0)? != 1.0 {
-            return Err(c.error("a factor (alpha) is not represented"));
+            return Err(c.error("a factor (alpha) is not supported"));
         }
         Ok(Made::tensor(match c.scalar("other")? {
             Value::Tensor(other) => ops::sub_(c.tensor("self")?, &other)?,
@@ -72,7 +72,7 @@ pub(super) const TABLE: Table = &[
 fn written(c: &Call<'_>, write: impl FnOnce(&Tensor) -> Result<()>) -> Result<Made> {
     let x = c.tensor("self")?;
     if x.requires_grad() && autograd::is_grad_enabled() {
-        return Err(c.error("into a tensor with a gradient is not represented"));
+        return Err(c.error("into a tensor with a gradient is not supported"));
     }
     write(x)?;
     Ok(Made::tensor(x.clone()))

@@ -40,7 +40,7 @@ pub(in super::super) enum Form {
 
 impl Config {
     /// # Errors
-    /// Keys of another type, sizes that do not fit, what is not represented.
+    /// Keys of another type, sizes that do not fit, what is not supported.
     pub(in super::super) fn read(
         keys: &Keys<'_>,
         form: Form,
@@ -67,11 +67,11 @@ impl Config {
             start: if decodes { start(keys, form)? } else { 0 },
         };
         if decodes {
-            keys.expect("is_encoder_decoder", &Value::from(true), "a decoder alone is not represented")?;
+            keys.expect("is_encoder_decoder", &Value::from(true), "a decoder alone is not supported")?;
         }
         // Not used without the decoder.
         keys.get("decoder_start_token_id");
-        keys.expect("is_decoder", &Value::from(false), "an encoder or a decoder alone is not represented")?;
+        keys.expect("is_decoder", &Value::from(false), "an encoder or a decoder alone is not supported")?;
         if own.buckets < 4 || own.farthest <= own.buckets / 2 {
             let problem = format!("{} buckets up to a distance of {}", own.buckets, own.farthest);
             return Err(
