@@ -210,6 +210,7 @@ impl<'a> Search<'a> {
             accumulate: spec.training.accumulate.unwrap_or(1),
             seconds: self.seconds(&spec)?,
             fits: figures.fits_surely(),
+            figures,
             deviations: figures.unaccounted(figures.deviations),
             made: made.to_vec(),
             spec,
