@@ -24,6 +24,7 @@ class CardsV1(TypedDict, total=False):
 
     cards: list[CardResult]
     slices: list[CardResult]
+    contexts: list[MeasuredContext]
 
 
 class CheckV1(TypedDict, total=False):
@@ -62,6 +63,7 @@ class EstimateV1(TypedDict, total=False):
     expected_bytes: int
     upper_bytes: int
     by_category: dict[str, EstimatedRange]
+    parts: list[PartOnCard]
     allocated_bytes: int
     reserved_bytes: int
     budget_bytes: Optional[int]
@@ -121,6 +123,7 @@ class FitV1(TypedDict, total=False):
     largest_without_cudnn: Optional[int]
     cudnn_version: Optional[int]
     largest_with_least_context: Optional[int]
+    on_card: Optional[OnCard]
     at_maximum: bool
     gaps: list[int]
     notes: list[str]
@@ -1038,6 +1041,19 @@ class Locked(TypedDict, total=False):
     memory: Footprint
 
 
+class MeasuredContext(TypedDict, total=False):
+    """What a process took on a card besides what PyTorch reserved."""
+
+    card: str
+    torch: Optional[str]
+    cuda: Optional[str]
+    driver: Optional[str]
+    least_bytes: int
+    most_bytes: int
+    when: str
+    source: str
+
+
 class Measurement(TypedDict, total=False):
     """Figures of one setting, measured and predicted. Keys name quantities (`peak_bytes`); figures are bytes, counts or milliseconds. A quantity that the device cannot give is `null`."""
 
@@ -1110,6 +1126,17 @@ class NotHanded(TypedDict, total=False):
 
     name: str
     why: str
+
+
+class OnCard(TypedDict, total=False):
+    """What a process takes on a card: tensors, what PyTorch reserves for them, what it takes besides. An answer is Yes if the upper figure fits, No if the lower one does not, else Perhaps. Bytes."""
+
+    lower_bytes: int
+    expected_bytes: int
+    upper_bytes: int
+    figures_of: str
+    basis: str
+    parts: list[PartOnCard]
 
 
 class OperatorBytes(TypedDict, total=False):
@@ -1266,6 +1293,12 @@ class PlannedResult(TypedDict, total=False):
     accumulate: int
     seconds: float
     fits: Optional[bool]
+    lower_bytes: int
+    expected_bytes: int
+    upper_bytes: int
+    figures_of: str
+    basis: str
+    parts: list[PartOnCard]
     changes: Try
 
 

@@ -3,6 +3,8 @@
 //! The file (`VRAMLAB_REHEARSAL_SHARED`) is an array of [`Slot`], one per process. A process writes only its own slot,
 //! and holds the file's lock while it decides whether its bytes still fit. Slots of processes that have ended no longer
 //! count, and are used again. Without a file a process has the cards for itself.
+//!
+//! Behind the slots the file has two words for each card: the most bytes that several processes had on it at once, and how many these were.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -56,6 +58,10 @@ pub(crate) fn charge(card: usize, bytes: u64) -> bool {
     if fits {
         cards.own.used[card] += bytes;
         cards.write(&others);
+        let count = others.iter().filter(|slot| slot.used[card] > 0).count() as u64;
+        if count > 0 {
+            cards.note_most(card, taken + bytes, count + 1);
+        }
     }
     drop(lock);
     fits
@@ -124,6 +130,21 @@ impl Cards {
         };
         let slot = |slot: &[u8]| Slot { pid: word(slot, 0), used: std::array::from_fn(|card| word(slot, 1 + card)) };
         bytes[..read].chunks_exact(SLOT_BYTES).map(slot).collect()
+    }
+
+    /// Notes what this many processes have on a card at once, if it is the most so far.
+    fn note_most(&self, card: usize, bytes: u64, processes: u64) {
+        let Some(file) = &self.file else { return };
+        let at = (SLOTS * SLOT_BYTES + card * 16) as u64;
+        let mut most = [0; 8];
+        // A file that ends before has none.
+        let _none = file.read_exact_at(&mut most, at);
+        if bytes > u64::from_ne_bytes(most) {
+            let words = [bytes.to_ne_bytes(), processes.to_ne_bytes()].concat();
+            if file.write_all_at(&words, at).is_err() {
+                crate::log::once("memory_not_shared", "the file could not be written");
+            }
+        }
     }
 
     fn write(&mut self, others: &[Slot]) {

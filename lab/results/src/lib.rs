@@ -82,7 +82,7 @@ pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
     ASKED_IN_A_RANGE, ASKED_OF_ONE_CAPABILITY, AtPeak, Inexact, LATE_EVENTS, NotAsOnACard, PeakShares, RehearsalResult,
     RehearsedGpu, RehearsedNeeds, RehearsedOom, RehearsedPhase, RehearsedProtection, RehearsedRank, RehearsedWorld,
-    UnknownRead,
+    TOGETHER, UnknownRead,
 };
 pub use rehearsal_growth::{GrowingLine, RehearsedGrowth, SeldomLine};
 pub use rehearsal_growth_words::open_growth;

@@ -1,7 +1,7 @@
 //! Three figures of what a process takes on a card, and the parts they consist of.
 
 use lab_base::bands::{Basis, Range};
-use lab_base::beside::Uses;
+use lab_base::beside::{NCCL, Uses};
 use lab_base::cards::Card;
 use lab_base::figures::short;
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,13 @@ impl PartOnCard {
         }
     }
 
+    fn multiply(&mut self, times: u64) {
+        self.name = format!("{} of {times} processes", self.name);
+        for bytes in [&mut self.lower_bytes, &mut self.expected_bytes, &mut self.upper_bytes] {
+            *bytes = bytes.saturating_mul(times);
+        }
+    }
+
     fn range(&self) -> Range {
         Range { lower: self.lower_bytes, expected: self.expected_bytes, upper: self.upper_bytes }
     }
@@ -90,6 +97,11 @@ const RESERVED: usize = 2;
 impl OnCard {
     /// The figures of a process that uses these libraries; without a card no context counts.
     pub fn new(held: Held, card: Option<&Card>, uses: Uses) -> Self {
+        Self::of_processes(held, card, uses, 1)
+    }
+
+    /// The same of several processes that hold this together, each with a context and libraries of its own.
+    pub(super) fn of_processes(held: Held, card: Option<&Card>, uses: Uses, processes: u64) -> Self {
         let Held { allocated_bytes, reserved, basis } = held;
         let tensors = Range {
             lower: allocated_bytes.min(reserved.lower),
@@ -115,6 +127,11 @@ impl OnCard {
         }
         let beside = uses.beside(card).into_iter();
         parts.extend(beside.map(|part| PartOnCard::new(&part.name(), part.range(), part.once.source)));
+        if processes > 1 {
+            // NCCL refuses several ranks on one card: others have but a context there.
+            let of_each = parts.iter_mut().skip(RESERVED).filter(|part| !part.name.starts_with(NCCL.name));
+            of_each.for_each(|part| part.multiply(processes));
+        }
         let figures_of = if card.is_some() { "process" } else { "without_context" };
         Self { figures_of: figures_of.into(), basis, ..Self::default() }.with_parts(parts)
     }

@@ -343,6 +343,9 @@ pub(super) const COMMUNICATORS: &str = "communicators";
 /// Event of ranks that exchange something alone. Its name is to how many of them a process is connected.
 pub(super) const PEERS: &str = "peers";
 
+/// Event of several processes on one card. Its name is how many these were when they had the most at once, and their bytes with contexts.
+pub const TOGETHER: &str = "together";
+
 /// Event of a process that loads all modules of CUDA at once.
 pub(super) const ALL_MODULES: &str = "all_modules";
 
@@ -353,11 +356,12 @@ pub const ASKED_IN_A_RANGE: &str = "asked_in_a_range";
 pub const ASKED_OF_ONE_CAPABILITY: &str = "asked_of_one_capability";
 
 /// Events that do not affect the figures (`docs/rehearsal-library.md`).
-const HARMLESS: [&str; 11] = [
+const HARMLESS: [&str; 12] = [
     LATE_EVENTS,
     COMMUNICATORS,
     PEERS,
     ALL_MODULES,
+    TOGETHER,
     "collective",
     "no_kernel_image",
     "addresses_not_reserved",

@@ -9,7 +9,7 @@ use lab_base::cards::Card;
 use super::on_card::{Held, OnCard};
 use super::rehearsal::{
     ALL_MODULES, ASKED_IN_A_RANGE, ASKED_OF_ONE_CAPABILITY, COMMUNICATORS, LATE_EVENTS, PEERS, RehearsalResult,
-    RehearsedPhase,
+    RehearsedPhase, TOGETHER,
 };
 
 impl RehearsalResult {
@@ -47,7 +47,23 @@ impl RehearsalResult {
     pub fn figures_of(&self, (allocated_bytes, reserved_bytes): (u64, u64)) -> OnCard {
         let basis = self.basis();
         let reserved = basis.range(reserved_bytes, self.with_late_events().unwrap_or_default());
-        OnCard::new(Held { allocated_bytes, reserved, basis }, Card::named(&self.gpu.name), self.uses())
+        let held = Held { allocated_bytes, reserved, basis };
+        let processes = self.together().map_or(1, |(processes, ..)| processes);
+        OnCard::of_processes(held, Card::named(&self.gpu.name), self.uses(), processes)
+    }
+
+    /// Several processes that had the most on one card at once: how many these were, and what PyTorch had allocated and reserved in all of them. `None` if one process
+    /// alone had more on another card.
+    pub(super) fn together(&self) -> Option<(u64, u64, u64)> {
+        let events = self.not_as_on_a_card.iter().filter(|one| one.event == TOGETHER);
+        let parsed = events.filter_map(|one| one.name.split_once(' '));
+        let numbers = parsed.filter_map(|(processes, bytes)| Some((processes.parse().ok()?, bytes.parse().ok()?)));
+        let (processes, bytes): (u64, u64) = numbers.max_by_key(|(_, bytes)| *bytes)?;
+        let reserved = bytes.saturating_sub(self.gpu.context_bytes.saturating_mul(processes));
+        let (of_all, largest) = self.ranks.iter().fold((0_u64, 0), |(sum, most), rank| {
+            (sum.saturating_add(rank.peak_allocated), rank.peak_reserved.max(most))
+        });
+        (reserved >= largest).then_some((processes, of_all.min(reserved), reserved))
     }
 
     /// True if the upper figure fits, false if the lower one does not; `None` between the two, or if it is not known whether it fits.
@@ -75,9 +91,10 @@ impl RehearsalResult {
     }
 
     /// The most that was allocated and reserved on the fullest card, with enough memory; `None` if that is not known.
-    pub(super) fn peaks(&self) -> Option<(u64, u64)> {
+    pub fn peaks(&self) -> Option<(u64, u64)> {
         match (&self.with_memory_enough, self.fits_so_far()) {
             (Some(more), _) if more.fits == Some(true) => Some((more.peak_allocated, more.peak_reserved)),
+            (_, Some(true)) if let Some((_, allocated, reserved)) = self.together() => Some((allocated, reserved)),
             (_, Some(true)) => {
                 let rank = self.ranks.iter().max_by_key(|rank| rank.peak_reserved)?;
                 Some((rank.peak_allocated, rank.peak_reserved))
@@ -216,6 +233,27 @@ mod tests {
         assert_eq!(found.on_card.lower_bytes, at_once.lower_bytes);
         assert!(found.on_card.upper_bytes >= at_once.upper_bytes + (490 << 20), "{:?}", found.on_card);
         assert_eq!(found.verdict(), "Perhaps", "with late events it may not fit");
+    }
+
+    #[test]
+    fn several_processes_on_a_card_take_what_they_had_at_once() {
+        let mut found = found(408, 12032);
+        (found.gpu.name, found.gpu.context_bytes) = ("NVIDIA GeForce RTX 3060 12GB".into(), 141 << 20);
+        found.ranks[0].peak_allocated = 403 << 20;
+        found.ranks.push(found.ranks[0].clone());
+        found.add_figures();
+        let one = found.on_card.clone();
+        let had = |mib: u64| NotAsOnACard { event: TOGETHER.into(), name: format!("2 {}", (mib + 2 * 141) << 20) };
+        found.not_as_on_a_card.push(had(816));
+        found.add_figures();
+        assert_eq!(found.on_card.expected_bytes, 2 * one.expected_bytes);
+        let part = |name: &str| found.on_card.parts.iter().find(|part| part.name.starts_with(name)).unwrap();
+        assert_eq!(part("tensors").expected_bytes, 806 << 20);
+        assert_eq!(part("CUDA context").name, "CUDA context of 2 processes");
+        // One after the other had less at once than the larger of them alone.
+        found.not_as_on_a_card = vec![had(100)];
+        found.add_figures();
+        assert_eq!(found.on_card, one);
     }
 
     #[test]

@@ -153,13 +153,15 @@ fn answer(found: &RehearsalResult) -> String {
         return format!("No answer: {}.", ended(found));
     };
     // The first line's figures, where there are any: without memory that ran out, these are those of this rank.
-    let on_card = found.figures_of((rank.peak_allocated, rank.peak_reserved));
+    let alone = (rank.peak_allocated, rank.peak_reserved);
+    let (allocated, reserved) = found.together().map_or(alone, |(_, allocated, reserved)| (allocated, reserved));
+    let on_card = found.figures_of((allocated, reserved));
     let figures = format!(
         "{} of {}: {} reserved by PyTorch ({} allocated at most){}",
         short(on_card.expected_bytes),
         short(gpu.total_bytes),
-        short(rank.peak_reserved),
-        short(rank.peak_allocated),
+        short(reserved),
+        short(allocated),
         on_card.beside_in_words()
     );
     let each = if found.ranks.len() > 1 { ", on the fullest card" } else { "" };

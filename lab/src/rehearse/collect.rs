@@ -239,7 +239,7 @@ pub(super) fn collect(request: &Request, folder: Folder, caches: &Caches, ran: R
         phases: phases::phases(&answers, &|answer| snapshot_of(&folder, answer)?.ok()),
         ranks,
         unknown_reads,
-        not_as_on_a_card: log,
+        not_as_on_a_card: [log, log::together(&folder)].concat(),
         withheld_count: files.count + sent.len() as u64,
         withheld: files.names.into_iter().chain(sent).collect(),
         changed: promise::names(&changed, caches.working()),

@@ -1,7 +1,7 @@
 //! Memory needs of a script that ran out of memory. The script is run once more, on a card with enough memory.
 
 use lab_base::error::Result;
-use lab_results::RehearsedNeeds;
+use lab_results::{RehearsedNeeds, TOGETHER};
 use lab_traces::snapshot::{Action, Snapshot};
 
 use super::collect::Rehearsed;
@@ -23,16 +23,22 @@ pub(super) fn request(request: &Request) -> Request {
 /// Adds what the script needs. If both runs made the same allocations until memory ran out, also adds the purposes of memory at that time.
 pub(super) fn add(found: &mut Rehearsed, more: &Rehearsed) -> Result<()> {
     let Some(largest) = more.result.ranks.iter().max_by_key(|rank| rank.peak_reserved) else { return Ok(()) };
+    // Several processes on a card take what they had at once there.
+    found.result.not_as_on_a_card.retain(|one| one.event != TOGETHER);
+    let of_several = more.result.not_as_on_a_card.iter().filter(|one| one.event == TOGETHER).cloned();
+    found.result.not_as_on_a_card.extend(of_several);
     let gpu = &found.result.gpu;
-    let taken = largest.peak_reserved.saturating_add(gpu.context_bytes);
+    let (peak_allocated, peak_reserved) =
+        more.result.peaks().unwrap_or((largest.peak_allocated, largest.peak_reserved));
+    let taken = peak_reserved.saturating_add(gpu.context_bytes);
     found.result.with_memory_enough = Some(RehearsedNeeds {
         total_bytes: more.result.gpu.total_bytes,
         // Of a script that grows, too, it is known what it took.
         fits: more.result.fits_so_far(),
         stopped: more.result.stopped.clone(),
         steps: largest.steps,
-        peak_allocated: largest.peak_allocated,
-        peak_reserved: largest.peak_reserved,
+        peak_allocated,
+        peak_reserved,
         missing: taken.saturating_sub(gpu.total_bytes),
         at_peak: largest.at_peak.clone(),
         by_category: largest.by_category,
