@@ -138,7 +138,7 @@ ADAPTED_CONVOLUTIONS = [
 ADAPTED_TABLES = [
     ("gpt", on("tok,pos")), ("gpt", on("tok,qkv") | AUTOCAST), ("gpt", on("tok,pos") | DORA),
     ("gpt", on("tok") | DORA | AUTOCAST), ("hf-gpt2", NARROW | on("wte,wpe,c_attn")), ("hf-gpt2", on("wte") | BLOCKS), ("hf-gemma", NARROW | on("embed_tokens,q_proj")),
-    ("hf-gemma", on("embed_tokens") | DORA | BLOCKS), ("hf-opt", NARROW | on("embed_tokens,embed_positions,fc1") | BLOCKS), ("hf-neox", AUTOCAST | on("embed_in,dense")),
+    ("hf-gemma", on("embed_tokens") | DORA | BLOCKS), ("hf-opt", NARROW | on("embed_tokens,fc1") | BLOCKS), ("hf-neox", AUTOCAST | on("embed_in,dense")),
     ("hf-llama", NARROW | on("embed_tokens,q_proj") | DORA), ("hf-llama", BOTH_TYPES | on("embed_tokens") | DORA), ("hf-wide", NARROW | on("embed_tokens,down_proj", rank=16) | NESTED | BLOCKS),
     ("hf-wide", NARROW | on("embed_tokens,q_proj") | FOUR | DORA), ("hf-phi3", NARROW | on("embed_tokens,qkv_proj", rank=16) | {"accumulate": 2}),
 ]

@@ -6,6 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
+use super::adapted::{LayerKind, LowRank};
 use super::converted::Converted;
 use super::flats::Flats;
 use super::parameter::{Copied, Fill, Parameter, write_f32};
@@ -20,36 +21,6 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::memory::{Category, ScopeId};
-
-/// Sizes and factors of low-rank adapters, as PEFT's `LoraConfig` has them.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LowRank {
-    /// `r`: features between the two matrices.
-    pub rank: usize,
-    /// What the result is multiplied with.
-    pub scaling: f64,
-    /// `lora_dropout`: probability of dropping an element of the input.
-    pub dropout: f64,
-    /// `use_dora`: the length of each row of the weight is trained, too.
-    pub magnitudes: bool,
-}
-
-impl fmt::Display for LowRank {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rank {}", self.rank)
-    }
-}
-
-/// The kinds of layers that can have an adapter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LayerKind {
-    /// A linear layer.
-    Linear,
-    /// A table of embeddings.
-    Table,
-    /// A convolution of two dimensions.
-    Convolution,
-}
 
 /// Creates parameters, in order, under a path.
 #[derive(Clone)]

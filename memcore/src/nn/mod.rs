@@ -3,6 +3,7 @@
 //! Names, shapes, order of creation and default initialisation are PyTorch's, so that a model written here allocates in
 //! the same order.
 
+mod adapted;
 mod adapter;
 mod attention;
 mod conv;
@@ -18,12 +19,13 @@ mod sequential;
 mod slots;
 mod split_mix;
 
+pub use adapted::{LayerKind, LowRank};
 pub use adapter::{Base, LowRankAdapter};
 pub use attention::{AttentionOptions, MultiHeadAttention, Variables};
 pub use conv::{AvgPool2d, Conv2d, MaxPool2d};
 pub use converted::{Converted, Untrained};
 pub use embedding::Embedding;
-pub use init::{Init, LayerKind, LowRank};
+pub use init::Init;
 pub use linear::Linear;
 pub use norm::{BatchNorm2d, GroupNorm, LayerNorm, RmsNorm};
 pub use parameter::{Copied, Fill, Parameter, trained_values, write_f32};

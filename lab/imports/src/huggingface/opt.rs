@@ -77,7 +77,8 @@ impl Family for Config {
         let (last, width) = (1 + self.layers, self.width);
         let (table, positions) = (self.own.embedding_width, self.positions + OFFSET);
         let embed_tokens = Embedding::with_fill(&body(0).at("embed_tokens"), self.vocabulary, table, small)?;
-        let embed_positions = Embedding::with_fill(&body(0).at("embed_positions"), positions, width, small)?;
+        // PEFT's adapters of it do not run: its arguments are not places.
+        let embed_positions = Embedding::without_adapter(&body(0).at("embed_positions"), positions, width, small)?;
         let projected = table != width;
         let project =
             |init: Init, inputs, outputs| projected.then(|| linear(&init, inputs, outputs, false)).transpose();

@@ -6,7 +6,8 @@ use crate::autograd::Tensor;
 use crate::context;
 use crate::error::Result;
 use crate::memory::ScopeId;
-use crate::nn::init::{Init, LayerKind};
+use crate::nn::adapted::LayerKind;
+use crate::nn::init::Init;
 use crate::nn::parameter::{Fill, Parameter};
 use crate::ops;
 
@@ -37,9 +38,20 @@ impl TableAdapter {
         let up = init.at("lora_embedding_B").parameter("default", &[width, options.rank], Fill::Normal { std: 1.0 })?;
         let mut adapter = Self { scope: init.scope(), down, up, scaling: options.scaling, magnitude: None };
         if options.magnitudes {
+            let of_existing = if init.adds() { adapter.measured(table)? } else { Vec::new() };
             adapter.magnitude = Some(magnitude(&init, &[width], || Ok(columns(&table.to_f64()?, width)))?);
+            drop(of_existing);
         }
         Ok(Some(adapter))
+    }
+
+    /// What `DoraLinearLayer.update_layer` makes on the device to measure the columns of a table that is there already, in the order in which it is freed.
+    fn measured(&self, table: &Array) -> Result<Vec<Array>> {
+        let product = self.up.array().matmul(self.down.array())?;
+        let scaled = product.affine(self.scaling, 0.0)?;
+        let sum = table.t()?.add(&scaled)?;
+        drop(scaled);
+        Ok(vec![product, sum])
     }
 
     /// Adds the adapter's result to the rows of the table that the indices name, in the type of the latter. `scale` is what the layer multiplies its rows with.
