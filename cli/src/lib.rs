@@ -26,6 +26,7 @@
 //!
 //! Results go to stdout, everything else to stderr. `lab` does all computation.
 
+mod absent;
 mod args;
 mod backends;
 mod cache;

@@ -294,6 +294,29 @@ class Watched(unittest.TestCase):
         told = json.loads((self.folder / f"{os.getpid()}.json").read_text(encoding="utf-8"))
         self.assertEqual((told["snapshot_step"], told["recorded_steps"], told["last_recorded_step"]), (3, 3, 3))
 
+    def test_a_slow_disk_makes_statuses_rarer(self) -> None:
+        now = [0.0]
+        with mock.patch("time.perf_counter", lambda: now[0]):
+            meter = Meter(self.torch)
+            meter.install()
+            teller = Teller(meter, self.folder, self.folder / "out.pickle", pictures=False)
+            told = []
+            tell = teller.tell
+
+            def slow() -> None:
+                tell()
+                now[0] += 0.01
+                told.append(meter.steps)
+
+            teller.tell = slow  # type: ignore[method-assign, assignment]
+            optimizer = self.optimizer()
+            for _ in range(1000):
+                now[0] += 0.1
+                meter._next = 0
+                self.step(100, optimizer)
+        # A status in 10 seconds: a thousandth of the time.
+        self.assertTrue(8 <= len(told) <= 12, told)
+
     def test_a_handled_failure_leaves_no_file(self) -> None:
         (self.folder / "none").write_bytes(b"snapshot")
         path = self.folder / "oom.pickle"

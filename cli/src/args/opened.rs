@@ -69,7 +69,7 @@ fn is_message(word: &OsString) -> bool {
 fn kind(path: &Path) -> Result<Reader> {
     let is_pipe = input::is_pipe(path);
     if !is_pipe && !path.exists() {
-        return Err(Failure::usage(input::absent(path)));
+        return Err(Failure::usage(crate::absent::absent(path)));
     }
     if path.is_dir() {
         return Err(Kind::Directory.refused(path, READ));

@@ -5,8 +5,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use lab::input;
-
+use crate::absent::absent;
 use crate::exit::Failure;
 use crate::file_kind::{self, Kind};
 
@@ -86,9 +85,9 @@ pub(super) fn named(word: &str) -> Result<What, Failure> {
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("json") => Err(Failure::usage(format!(
             "{}; a built-in network needs none: vramlab predict gpt2 --gpu rtx4090",
-            input::absent(path)
+            absent(path)
         ))),
-        Some("py" | "pt2" | "toml" | "yaml" | "yml" | "ipynb") => Err(Failure::usage(input::absent(path))),
+        Some("py" | "pt2" | "toml" | "yaml" | "yml" | "ipynb") => Err(Failure::usage(absent(path))),
         _ => elsewhere(word),
     }
 }

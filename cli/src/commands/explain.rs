@@ -49,7 +49,7 @@ fn file(name: &str) -> Result<Option<String>> {
             }
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound && is_file_name(name) => {
-                return Err(Failure::usage(input::absent(path)));
+                return Err(Failure::usage(crate::absent::absent(path)));
             }
             Err(_) => return Ok(None),
         }

@@ -161,8 +161,8 @@ fn the_librarys_trainer_is_one_option() {
         (&["--keep", "output"][..], "--keep: with --loop trainer"),
         (&["--zero-grad", "zero"], "sets gradients to none"),
         (&["--schedule", "input,forward,backward,step"], "schedule"),
-        (&["--devices", "meta:0,meta:1"], "--loop trainer: with --devices"),
-        (&["--data-parallel", "2"], "--loop: trainer: with data-parallel"),
+        (&["--devices", "meta:0,meta:1"], "--loop trainer: vramlab does not support it with --devices"),
+        (&["--data-parallel", "2"], "--loop: vramlab does not support a Trainer with data-parallel"),
     ] {
         let said = refused(2, &[&folder.words("predict", &["--loop", "trainer"])[..], words].concat());
         assert!(said.contains(part), "{words:?}: {said}");
@@ -187,7 +187,7 @@ fn masks_and_the_place_where_a_network_is_made_can_be_said() {
         assert!(said.contains(&format!("{}: only a config.json", flag[0])), "{said}");
         let divided = folder.words("predict", &["--data-parallel", "2", "--batch", "2", "--zero", "3"]);
         let said = refused(2, &[&divided[..], flag].concat());
-        assert!(said.contains(&format!("{}: with zero", flag[0])), "{said}");
+        assert!(said.contains(&format!("{}: vramlab does not support it with zero", flag[0])), "{said}");
     }
 }
 

@@ -158,7 +158,7 @@ fn a_loss_in_chunks_is_an_error_where_it_was_not_recorded() {
     let (config, data) = (config.display().to_string(), data.display().to_string());
     for (words, part) in [
         (&["--loop", "trainer"][..], "--loss: with --loop trainer the network computes its own"),
-        (&["--data-parallel", "2", "--zero", "3"], "--loss: with zero 3"),
+        (&["--data-parallel", "2", "--zero", "3"], "--loss: vramlab supports only the network's own with zero 3"),
         (&["--devices", "meta:0,meta:1"], "without --loss it can be divided"),
         (&["--data", &data], "--loss: the accuracy on a data set needs the scores of all tokens; leave out --data"),
         (&["--loss", "chunked:0"], "N from 1 to 4096"),

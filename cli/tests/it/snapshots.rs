@@ -290,7 +290,7 @@ fn bad_input_is_refused_by_its_byte() {
             assert!(error.contains(file) && error.contains(": byte "), "{error}");
         }
     }
-    assert!(refused(2, &["snapshot", "show", &evil]).contains("byte 2: GLOBAL is refused"));
+    assert!(refused(2, &["snapshot", "show", &evil]).contains("byte 2: vramlab does not read GLOBAL"));
     let out = directory.path().join("out.json");
     refused(2, &["snapshot", "convert", &evil, out.to_str().unwrap()]);
     assert!(!out.exists(), "nothing is written");

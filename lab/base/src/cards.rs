@@ -230,10 +230,7 @@ impl Card {
             names().filter(|name| name.rsplit_once('-').is_some_and(|(bare, _)| bare == wanted)).collect();
         let with_unit: Vec<_> = names().filter(|name| plain(name) == wanted).collect();
         let parts: Vec<_> = names().filter(|name| wanted.len() > 1 && name.contains(&wanted)).collect();
-        // `4090ti`: a card of the same number.
-        let number: String = wanted.chars().filter(char::is_ascii_digit).collect();
-        let same: Vec<_> = names().filter(|name| number.len() > 2 && name.contains(&number)).collect();
-        let found = [sizes, with_unit, parts, same].into_iter().find(|found| !found.is_empty());
+        let found = [sizes, with_unit, parts].into_iter().find(|found| !found.is_empty());
         found.unwrap_or_else(|| {
             let nearest = |name: &&str| strsim::osa_distance(&plain(name), &wanted);
             let least = names().map(|name| nearest(&name)).min().unwrap_or(0);
@@ -408,7 +405,6 @@ mod tests {
         assert_eq!(Card::like("4090"), ["rtx4090"]);
         assert_eq!(Card::like("NVIDIA A100"), ["a100-40", "a100-80"]);
         assert_eq!(Card::like("rtx4091"), ["rtx4090"]);
-        assert_eq!(Card::like("4090ti"), ["rtx4090"]);
         assert!(!Card::like("").is_empty() && !Card::like("ünknown").is_empty());
     }
 }

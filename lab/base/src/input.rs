@@ -9,8 +9,6 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::similar::slips;
-
 /// Tells whether the command is asked to end.
 static ASKED: OnceLock<fn() -> bool> = OnceLock::new();
 /// True once a reader gave up for that.
@@ -18,8 +16,6 @@ static GAVE_UP: AtomicBool = AtomicBool::new(false);
 
 /// Time between two looks at whether the command is asked to end.
 const LOOK: Duration = Duration::from_millis(50);
-/// Files of a folder among which one may have been meant.
-const FILES: usize = 1000;
 /// Bytes read at a time from a pipe.
 const CHUNK: usize = 1 << 16;
 
@@ -37,18 +33,6 @@ pub fn ends_when(asked: fn() -> bool) {
 /// True if a reader gave up because the command was asked to end: the file did not cause its error.
 pub fn gave_up() -> bool {
     GAVE_UP.load(SeqCst)
-}
-
-/// Says that a file is absent, and which one of its folder may have been meant.
-pub fn absent(path: &Path) -> String {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(FILES);
-    let there: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    let typed = path.file_name().unwrap_or_default().to_string_lossy();
-    let near = there.iter().filter(|name| !name.contains(char::is_control)).min_by_key(|name| slips(name, &typed));
-    let near = near.filter(|name| slips(name, &typed) <= typed.len().div_ceil(8).min(2));
-    let meant = near.map_or(String::new(), |name| format!("; did you mean {}?", path.with_file_name(name).display()));
-    format!("{}: there is no such file{meant}", path.display())
 }
 
 /// An open file or pipe. Reading a pipe fails once the command is asked to end.
@@ -219,17 +203,6 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-
-    #[test]
-    fn a_file_of_nearly_that_name_may_have_been_meant() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("lora.yaml"), "").unwrap();
-        for (typed, meant) in [("lora.yml", true), ("lra.yaml", true), ("other.yaml", false), ("x", false)] {
-            let said = absent(&folder.path().join(typed));
-            assert_eq!(said.ends_with("lora.yaml?"), meant, "{said}");
-        }
-        assert_eq!(absent(Path::new("no/such/folder")), "no/such/folder: there is no such file");
-    }
 
     #[test]
     fn a_pipe_is_read_to_its_end_in_order() {

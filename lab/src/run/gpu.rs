@@ -82,7 +82,12 @@ fn unknown(text: &str) -> String {
     if let Some(words) = not_known(text) {
         return words;
     }
-    let like = one_of(&Card::like(text));
+    // `4090ti`: a card of the same number.
+    let number: String = text.chars().filter(char::is_ascii_digit).collect();
+    let same: Vec<&str> = cards::ALL.iter().map(|card| card.name).filter(|name| name.contains(&number)).collect();
+    let like = Card::like(text);
+    let is_same = number.len() > 3 && !same.is_empty() && like.iter().all(|name| !name.contains(&number));
+    let like = one_of(if is_same { &same } else { &like });
     format!(
         "vramlab knows no card of this name; did you mean {like}? `vramlab info cards` lists all. For another card give its memory, such as 24GiB"
     )
@@ -141,6 +146,7 @@ mod tests {
         assert!(error("4090").contains("did you mean 'rtx4090', or a size such as 24GiB?"), "{}", error("4090"));
         assert!(error("24").contains("24 bytes; did you mean a size such as 24GiB?"), "{}", error("24"));
         assert!(error("24564").contains("did you mean a size"), "{}", error("24564"));
+        assert!(error("4090ti").contains("did you mean 'rtx4090'?"), "{}", error("4090ti"));
         assert!(error("a100").contains("did you mean 'a100-40' or 'a100-80'?"), "{}", error("a100"));
         assert_eq!("25769803776".parse(), Ok(Gpu::Bytes(24 << 30)));
         assert_eq!("24B".parse(), Ok(Gpu::Bytes(24)));

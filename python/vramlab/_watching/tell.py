@@ -12,8 +12,8 @@ from typing import Optional
 from .history import FIRST
 from .meter import Meter
 
-# Seconds between two statuses, and between two looks for a request.
-_EVERY = 0.5
+# Seconds between two statuses, and between two looks for a request: at least, and so many times as long as they take.
+_EVERY, _TIMES = 0.5, 1000
 
 
 class Teller:
@@ -29,6 +29,7 @@ class Teller:
         self._pictures = pictures
         self._begun = self._told = time.perf_counter()
         self._next_picture = 0.0
+        self._telling = 0.0
         self._asked: Optional[tuple[Path, int]] = None
         self._snapshot: Optional[tuple[str, int]] = None
         self._note: Optional[str] = None
@@ -55,10 +56,12 @@ class Teller:
             self._write(path)
         if self._pictures and meter.steps >= FIRST and meter.history.is_on:
             self._maybe_draw(now)
-        if now - self._told < _EVERY and meter.steps > 1:
+        if now - self._told < max(_EVERY, _TIMES * self._telling) and meter.steps > 1:
             return
+        start = time.perf_counter()
         self._look_for_a_request()
         self.tell()
+        self._telling = time.perf_counter() - start
 
     def _maybe_draw(self, now: float) -> None:
         """Writes a picture if steps were recorded: at first and when something happened at once, else if it is time and affordable."""

@@ -9,7 +9,7 @@ fn objects_are_records_and_nothing_is_called() {
     let read = read_objects("it", pickle).unwrap();
     assert_eq!(read, serde_json::json!({"class": "os system", "args": ["echo"], "state": {"a": 1}}));
     let error = Document::read("it", pickle.as_slice()).unwrap_err().to_string();
-    assert!(error.contains("GLOBAL is refused"), "a snapshot has none: {error}");
+    assert!(error.contains("vramlab does not read GLOBAL"), "a snapshot has none: {error}");
 }
 
 #[test]
