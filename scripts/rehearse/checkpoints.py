@@ -22,7 +22,8 @@ NETWORKS: "dict[str, list[str]]" = {
     **{f"gpt-{layers}": [*GPT, "--layers", str(layers)] for layers in (2, 4, 6, 9, 12, 16)},
     **{f"gpt-{layers}-sdpa": [*GPT, "--layers", str(layers), "--attention", "sdpa"] for layers in (5, 10)},
     **{f"mlp-{layers}": ["mlp", "--layers", str(layers), "--width", "1024", "--batch", "4096", *ADAMW] for layers in (4, 9, 16)},
-    **{name: [name, *PICTURES] for name in ("resnet18", "resnet34", "resnet50", "mobilenet_v2", "convnext-tiny", "vgg16")},
+    **{name: [name, *PICTURES] for name in ("resnet18", "resnet34", "resnet50", "mobilenet_v2", "convnext-tiny")},
+    "vgg16": ["vgg16", "--image", "224", "--batch", "8", *ADAMW],
     **{name: [name, *TEXT] for name in ("distilgpt2", "smollm2-135m", "opt-125m")},
 }
 WAYS = ("none", "sqrt", "blocks", "blocks:2", "blocks:3")
