@@ -22,7 +22,8 @@ NETWORKS: "dict[str, list[str]]" = {
     **{f"gpt-{layers}": [*GPT, "--layers", str(layers)] for layers in (2, 4, 6, 9, 12, 16)},
     **{f"gpt-{layers}-sdpa": [*GPT, "--layers", str(layers), "--attention", "sdpa"] for layers in (5, 10)},
     **{f"mlp-{layers}": ["mlp", "--layers", str(layers), "--width", "1024", "--batch", "4096", *ADAMW] for layers in (4, 9, 16)},
-    **{name: [name, *PICTURES] for name in ("resnet18", "resnet34", "resnet50", "mobilenet_v2", "convnext-tiny", "vgg16")},
+    **{name: [name, *PICTURES] for name in ("resnet18", "resnet34", "resnet50", "mobilenet_v2", "convnext-tiny")},
+    "vgg16": ["vgg16", "--image", "224", "--batch", "8", *ADAMW],
     **{name: [name, *TEXT] for name in ("distilgpt2", "smollm2-135m", "opt-125m")},
 }
 WAYS = ("none", "sqrt", "blocks", "blocks:2", "blocks:3")
@@ -38,6 +39,8 @@ def of_network(vramlab, words):
     """For each budget the choice, and the others that fit."""
     found = {way: answer(vramlab, [*words, "--checkpoint", way]) for way in WAYS}
     reserved = {way: one["needs"]["reserved_bytes"] for way, one in found.items() if one}
+    if "blocks" not in reserved or "none" not in reserved:
+        return {"all": {"why": "vramlab did not simulate it with all blocks computed again, or with none"}}
     least, most = reserved["blocks"], reserved["none"]
     budgets = {way: bytes for way, bytes in reserved.items() if way != "none"}
     budgets.update({f"{share:.0%} between": int(least + share * (most - least)) for share in POINTS})

@@ -87,6 +87,11 @@ fn cards_divide_the_batch_and_the_states() {
     let four = gpt(&["--gpu", "180MiB", "--data-parallel", "4"]);
     assert_eq!(four["cards"], 4);
     assert!(seconds(&four["best"]) < seconds(&alone["best"]) / 2.0, "{four}");
+    // What cards send between machines takes longer.
+    let world = gpt(&["--gpu", "180MiB", "--world", "4"]);
+    let apart = gpt(&["--gpu", "180MiB", "--world", "4", "--nodes", "4"]);
+    assert_eq!((&world["best"], &world["machines"], &apart["machines"]), (&four["best"], &1.into(), &4.into()));
+    assert!(seconds(&apart["best"]) > seconds(&four["best"]), "{apart}");
 }
 
 #[test]
@@ -109,6 +114,7 @@ fn what_leaves_nothing_to_plan_is_refused() {
     says(&["--gpu", "1GiB", "--batches", "3,4"], "--batches: it does not go with batch");
     says(&["--gpu", "1GiB", "--allow", "everything"], "everything");
     says(&["--gpu", "1GiB", "--data-parallel", "5"], "5 cards do not divide 64 examples");
+    says(&["--gpu", "1GiB", "--world", "4", "--zero", "1"], "--world");
 }
 
 #[test]

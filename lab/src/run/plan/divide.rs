@@ -57,8 +57,8 @@ impl<'a> Search<'a> {
     }
 
     /// True if so many bytes are more than the card has.
-    pub(super) fn exceeds(&self, bytes: Option<u64>) -> bool {
-        bytes.zip(self.budget).is_some_and(|(bytes, budget)| bytes > budget)
+    pub(super) fn exceeds(&self, bytes: u64) -> bool {
+        self.budget.is_some_and(|budget| bytes > budget)
     }
 
     /// The run that takes the least at once of those that compute the same: every technique, the smallest micro-batch. `None` if it does not surely fit.
@@ -149,7 +149,7 @@ impl<'a> Search<'a> {
 
     /// True if its tensors alone exceed the card.
     fn is_too_large(&self, division: &Division) -> bool {
-        self.exceeds(Some(division.figures.allocated_bytes))
+        self.exceeds(division.figures.allocated_bytes)
     }
 
     /// The dry run with micro-batches of one size; `None` if these changes do not go with it.

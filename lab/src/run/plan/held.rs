@@ -21,9 +21,10 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// All together.
-    pub(super) fn bytes(self) -> u64 {
-        self.parameters + self.gradients + self.states
+    /// The least that each of so many ranks holds with a stage of ZeRO, which divides the states, then the gradients, then the parameters.
+    pub(super) fn of_rank(self, stage: u8, ranks: usize) -> u64 {
+        let share = |bytes: u64, from: u8| if stage >= from { bytes / ranks.max(1) as u64 } else { bytes };
+        share(self.states, 1) + share(self.gradients, 2) + share(self.parameters, 3)
     }
 
     /// What ranks send each other of it.
@@ -74,5 +75,41 @@ impl<'a> HeldBy<'a> {
         };
         known.insert(key, held);
         Ok(held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec(more: &serde_json::Value) -> RunSpec {
+        let mut fields = json!({"model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300, "optimizer": "adamw", "batch": 4});
+        let all = fields.as_object_mut().unwrap();
+        all.extend(more.as_object().unwrap().clone());
+        RunSpec::default().with(all.iter().map(|(name, value)| (name.as_str(), value))).unwrap()
+    }
+
+    #[test]
+    fn no_rank_takes_less_than_it_holds() {
+        let runner = DryRunner::new(&[], &|| false);
+        let plain = spec(&json!({}));
+        let held = HeldBy::new(&runner, &plain, 1);
+        for changes in [
+            json!({}),
+            json!({"optimizer": "sgd", "checkpoint": "blocks"}),
+            json!({"precision": "bf16", "optimizer-impl": "fused"}),
+            json!({"data-parallel": 2}),
+            json!({"data-parallel": 4, "zero": 1}),
+            json!({"data-parallel": 4, "zero": 2}),
+            json!({"data-parallel": 4, "zero": 3}),
+        ] {
+            let run = spec(&changes);
+            let ranks = &run.parallel.ranks;
+            let least = held.of(&run).unwrap().of_rank(ranks.zero.unwrap_or(0), ranks.data_parallel.unwrap_or(1));
+            let taken = runner.needs(&run).unwrap().allocated_bytes;
+            assert!(0 < least && least <= taken, "{changes}: {least} of {taken}");
+        }
     }
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use lab_base::error::Result;
 
 use super::Planner;
-use super::held::Held;
 use crate::run::changes::{self, Axis, Change};
 use crate::run::spec::RunSpec;
 
@@ -24,8 +23,8 @@ pub(super) struct Moves {
 pub(super) struct Way {
     pub(super) chosen: Vec<usize>,
     pub(super) least_seconds: f64,
-    /// What it holds for as long as it trains, however it is divided; `None` if ranks divide that.
-    pub(super) held: Option<Held>,
+    /// What a rank holds for as long as it trains, however the batch is divided.
+    pub(super) least_bytes: u64,
 }
 
 impl Planner<'_> {
@@ -41,6 +40,10 @@ impl Planner<'_> {
             Axis::Adapters => self.allowed.adapters,
             _ => true,
         });
+        // A fused kernel is faster than a loop and makes no temporaries: of both none takes the loop.
+        if all.iter().any(Change::is_fused) {
+            all.retain(|change| change.axis() != Axis::Form || change.is_fused());
+        }
         let settings = [Axis::Keep, Axis::ZeroGrad, Axis::Allocator, Axis::Buckets];
         let (settings, timed) = (0..all.len()).partition(|i: &usize| settings.contains(&all[*i].axis()));
         Ok(Moves { all, timed, settings, tensors })

@@ -13,7 +13,6 @@ use lab_analysis::side_by_side;
 use lab_base::error::{Error, Result};
 
 use super::divide::Search;
-use super::held::Held;
 use super::moves::Way;
 use super::{Plan, Planned, Planner};
 use crate::run::changes;
@@ -60,7 +59,7 @@ impl Search<'_> {
         let mut found: Vec<Planned> = Vec::new();
         let mut left_out: Vec<&Way> = Vec::new();
         let (open, too_large): (Vec<&Way>, Vec<&Way>) =
-            ways.iter().partition(|way| divides_all || !self.exceeds(way.held.map(Held::bytes)));
+            ways.iter().partition(|way| divides_all || !self.exceeds(way.least_bytes));
         let mut tried = ways.len();
         for wave in open.chunks(WAVE) {
             let bound = fastest(&found).filter(|_| !divides_all);
@@ -137,8 +136,9 @@ impl Search<'_> {
     fn way(&self, chosen: &[usize]) -> Result<Way> {
         let spec = self.moves.made(self.planner.spec, chosen);
         let least_seconds = self.seconds(&spec)?;
-        let held = if self.planner.ranks() == 1 { Some(self.held.of(&spec)?) } else { None };
-        Ok(Way { chosen: chosen.to_vec(), least_seconds, held })
+        let stage = spec.parallel.ranks.zero.unwrap_or(0);
+        let least_bytes = self.held.of(&spec)?.of_rank(stage, self.planner.ranks());
+        Ok(Way { chosen: chosen.to_vec(), least_seconds, least_bytes })
     }
 
     /// The fastest that fits, with as few settings as it needs.
