@@ -3,7 +3,7 @@
     python graphs.py PROGRAM OUT.tsv [NAME...]    needs PyTorch and transformers, neither weights nor a card; names that OUT.tsv has already are skipped
 
 NAME: a model of `published.py` or `newest.py` that is not built in. The second question about it makes the graph, of its size; the first and a third
-have other sizes. Graph and rehearsal answer all of them.
+have other sizes. Graph and rehearsal answer all of them, the graph over as many steps as the rehearsal made.
 
 A row: name, outcome (equal; near: allocated equal, reserved within 0.5 %; differs; not used: the program itself saw that it differs), for each size
 that the graph holds for "batch x tokens: allocated, reserved" of the rehearsal with the graph's differences, processor seconds of the first, the
@@ -45,7 +45,7 @@ def cut(config):
 
 
 def ask(program, cache, path, size, *flags):
-    """The peaks of an answer, the processor seconds of the program and its children, where it comes from, and what the program said."""
+    """The peaks of an answer with its steps, the processor seconds of the program and its children, where it comes from, and what the program said."""
     answer = os.path.join(cache, "answer.json")
     words = [program, "predict", path, "--python", sys.executable, "--batch", str(size[0]), "--json", answer, "--gpu", "8TiB", *flags]
     words += ["--sequence", str(size[1])] if size[1] else []
@@ -62,7 +62,8 @@ def ask(program, cache, path, size, *flags):
     except OSError:
         return None, seconds, "", " ".join(said)
     by = "graph" if any(note.startswith("From the graph") for note in found.get("notes") or []) else "rehearsal" if found.get("chosen") else "built-in"
-    return (found["peak"]["bytes"], found["peak"]["reserved_bytes"]), seconds, by, " ".join(said)
+    steps = (found.get("settings") or {}).get("steps")
+    return (found["peak"]["bytes"], found["peak"]["reserved_bytes"], steps), seconds, by, " ".join(said)
 
 
 def beside(size, graph, truth):
@@ -80,27 +81,31 @@ def row(program, name, config):
         with open(path, "w") as file:
             json.dump(cut(config), file)
         sizes, seconds, compared = sizes_of(config), [], []
-        first, took, by, said = ask(program, cache, path, sizes[0])
-        seconds.append("%.1f" % took)
-        if first is None or by != "rehearsal":
-            return [name, by or "error", "", " ".join(seconds), said[:300]]
-        _, took, _, said = ask(program, cache, path, sizes[1])
-        seconds.append("%.1f" % took)
+        truths = {}
+        for size in sizes[:2]:
+            truths[size], took, by, said = ask(program, cache, path, size)
+            seconds.append("%.1f" % took)
+            if truths[size] is None or by != "rehearsal":
+                return [name, by or "error", "", " ".join(seconds), said[:300]]
         entry = {}
         for kept in glob.glob(os.path.join(cache, "vramlab/networks/*.json")):
             with open(kept) as file:
                 entry = json.load(file)
-        for one in entry.get("compared") or []:
-            compared.append(beside((one["batch"], sizes[0][1] and one["tokens"]), one["graph"], one["rehearsal"]))
-        if not compared:
+        if not entry.get("compared"):
             return [name, "no graph", "", " ".join(seconds), (entry.get("failed") or said)[:300]]
-        graph, took, by, said = ask(program, cache, path, sizes[2])
+        for size in sizes:
+            if size not in truths:
+                truths[size], _, _, _ = ask(program, cache, path, size, "--no-cache")
+            if truths[size] is None:
+                return [name, "error", "", " ".join(seconds), "no rehearsal at the third size"]
+            # A rehearsal ends when a step repeats the one before it.
+            graph, took, by, said = ask(program, cache, path, size, "--steps", str(truths[size][2]))
+            if by == "graph":
+                compared.append(beside(size, graph[:2], truths[size][:2]))
         if by == "graph":
             seconds.append("%.2f" % took)
-            truth, _, _, _ = ask(program, cache, path, sizes[2], "--no-cache")
-            if truth is None:
-                return [name, "error", "", " ".join(seconds), "no rehearsal at the third size"]
-            compared.append(beside(sizes[2], graph, truth))
+        else:
+            compared = [beside((one["batch"], sizes[0][1] and one["tokens"]), one["graph"], one["rehearsal"]) for one in entry["compared"]]
         same = all(": " in text and " equal, " in text for text, _ in compared)
         most = max(away for _, away in compared)
         outcome = "not used" if by != "graph" else "differs" if not same or most > NEAR else "equal" if most == 0 else "near"

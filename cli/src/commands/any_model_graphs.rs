@@ -177,7 +177,12 @@ fn with_graph(spec: &RunSpec, graph: PathBuf, entry: &Entry) -> RunSpec {
 fn asked(spec: &RunSpec, rehearsal: &TrainResult) -> Asked {
     let fits = rehearsal.prediction.as_ref().is_some_and(|prediction| prediction.fits == Some(true));
     let peak = rehearsal.peak.as_ref().map_or((0, 0), |peak| (peak.bytes, peak.reserved_bytes));
-    Asked { fields: spec.said(), peak, fits }
+    let mut fields = spec.said();
+    // A dry run goes on until memory is flat, which may be later than the rehearsal ended.
+    if let Some(steps) = rehearsal.settings.get("steps").filter(|_| !fields.contains_key("steps")) {
+        fields.insert("steps".into(), steps.clone());
+    }
+    Asked { fields, peak, fits }
 }
 
 /// Compares a graph with the rehearsals of these questions, without cuDNN's attention and with it, and returns the entry of what is nearer.
@@ -262,6 +267,16 @@ mod tests {
         let figures =
             |spec| dry_runner().figures(spec).map(|found| (found.allocated_bytes, found.reserved_bytes)).unwrap();
         assert_eq!(figures(&run), figures(&zoo));
+    }
+
+    /// A rehearsal ends when a step repeats the one before; later steps of a graph would be compared with nothing.
+    #[test]
+    fn a_graph_is_compared_over_as_many_steps_as_were_rehearsed() {
+        let mut rehearsal = TrainResult::default();
+        rehearsal.settings.insert("steps".into(), json!(16));
+        assert_eq!(asked(&spec(), &rehearsal).fields["steps"], json!(16));
+        let three = spec().with([("steps", &json!(3))]).unwrap();
+        assert_eq!(asked(&three, &rehearsal).fields["steps"], json!(3), "those that the user named");
     }
 
     #[test]

@@ -161,7 +161,7 @@ fn a_decoder_that_classifies_needs_a_token_that_pads() {
     assert!(new(&without, 2).unwrap().contains("pad_token_id"));
     assert_eq!(new(&without, 1), None);
     assert_eq!(new(&config("llama"), 2), None);
-    assert!(new(&config("llama"), 2049).unwrap().contains("2048"));
+    assert!(new(&config("llama"), 2305).unwrap().contains("2304"));
 }
 
 /// XLM-R, with the multilingual embedders on it, and CamemBERT are RoBERTa under other names.
