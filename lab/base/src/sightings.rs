@@ -148,8 +148,8 @@ mod tests {
 
     #[test]
     fn no_release_that_loads_lazily_moves_a_context_by_more_than_the_rounding() {
-        let lazily = |card: &str| SEEN.into_iter().filter(move |seen| seen.card == card && seen.when == ALONE);
-        let figures: Vec<u16> = lazily("GeForce RTX 3090").map(|seen| seen.most_mib).collect();
+        let lazily = SEEN.iter().filter(|seen| seen.card == "GeForce RTX 3090" && seen.when == ALONE);
+        let figures: Vec<u16> = lazily.map(|seen| seen.most_mib).collect();
         assert_eq!(figures, [264, 256], "CUDA 13.0 and 12.8");
     }
 
