@@ -130,7 +130,9 @@ impl Function for Rope {
     }
 
     fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
-        let turned = grads.into_iter().map(|grad| grad.as_ref().map(turned).transpose()).collect::<Result<Grads>>()?;
+        // Both copies are made before one of the originals is freed.
+        let turned = grads.iter().map(|grad| grad.as_ref().map(turned).transpose()).collect::<Result<Grads>>()?;
+        drop(grads);
         saved.done();
         Ok(turned)
     }
