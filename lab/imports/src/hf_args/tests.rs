@@ -97,8 +97,18 @@ fn arguments_never_ask_for_a_loop_that_is_not_represented() {
         (&arguments, around("5"), json!({"loop": "trainer", "batch": 4}), ""),
         // The release that once saved the network's file decides nothing.
         (&arguments, around("4"), json!({"loop": "trainer", "batch": 4}), ""),
-        (&of_release_4, around("4"), with(&plain, json!({"transformers": "4.57"})), "the Trainer of transformers 4.57, and assumes a plain loop"),
-        (&of_release_4, around("5"), with(&plain, json!({"transformers": "4.57"})), "the Trainer of transformers 4.57, and assumes a plain loop"),
+        (
+            &of_release_4,
+            around("4"),
+            with(&plain, json!({"transformers": "4.57"})),
+            "the Trainer of transformers 4.57, and assumes a plain loop",
+        ),
+        (
+            &of_release_4,
+            around("5"),
+            with(&plain, json!({"transformers": "4.57"})),
+            "the Trainer of transformers 4.57, and assumes a plain loop",
+        ),
         (
             &arguments,
             Around { release: release("4.51"), ..around("4") },
