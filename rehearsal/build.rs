@@ -36,6 +36,7 @@ fn collect_defined(dir: &Path, defined: &mut BTreeSet<String>) {
         }
         let text = fs::read_to_string(&path).expect("a source file");
         for line in text.lines() {
+            defined.extend(names_in_exports(line.trim_start()));
             let after = line.trim_start().split_once("extern \"C\" fn ").map(|(_, after)| after);
             // Functions of macros and of types are not exported names.
             let name = after.and_then(|after| after.split(['(', '<']).next()).unwrap_or_default();
@@ -53,6 +54,18 @@ fn collect_defined(dir: &Path, defined: &mut BTreeSet<String>) {
             defined.insert(name.to_string());
         }
     }
+}
+
+/// Returns the names at the start of a line of `exports!`: `driver NAME, runtime NAME(`.
+fn names_in_exports(line: &str) -> impl Iterator<Item = String> {
+    let head = line.split(['(', '=']).next().unwrap_or_default();
+    let name = |part: &str| {
+        part.trim()
+            .strip_prefix("driver cu")
+            .or(part.trim().strip_prefix("runtime cu"))
+            .map(|rest| format!("cu{}", rest.trim()))
+    };
+    head.split(',').map_while(name).collect::<Vec<_>>().into_iter()
 }
 
 fn noops(dir: &Path, defined: &BTreeSet<String>) -> String {

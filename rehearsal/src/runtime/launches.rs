@@ -195,23 +195,14 @@ extern "C" fn cudaFuncGetAttributes(attributes: Out<Attributes>, function: usize
     runtime(answer())
 }
 
-/// Checks the one attribute that can fail: more shared memory than the card has.
-fn set_attribute(attribute: c_int, value: c_int) -> Answer {
-    const MAX_DYNAMIC_SHARED: c_int = 8;
-    if attribute == MAX_DYNAMIC_SHARED && !(0..=architecture().shared_opt_in).contains(&value) {
-        return Err(Code::INVALID_VALUE);
-    }
-    Ok(())
-}
-
 #[unsafe(no_mangle)]
 extern "C" fn cudaFuncSetAttribute(_function: usize, attribute: c_int, value: c_int) -> c_int {
-    runtime(set_attribute(attribute, value))
+    runtime(kernels::check_attribute(attribute, value))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cudaKernelSetAttributeForDevice(_kernel: usize, attribute: c_int, value: c_int, card: c_int) -> c_int {
-    runtime(context::card(card).and_then(|_| set_attribute(attribute, value)))
+    runtime(context::card(card).and_then(|_| kernels::check_attribute(attribute, value)))
 }
 
 #[unsafe(no_mangle)]
