@@ -57,15 +57,14 @@ fn collect_defined(dir: &Path, defined: &mut BTreeSet<String>) {
 }
 
 /// Returns the names at the start of a line of `exports!`: `driver NAME, runtime NAME(`.
-fn names_in_exports(line: &str) -> impl Iterator<Item = String> {
+fn names_in_exports(line: &str) -> Vec<String> {
     let head = line.split(['(', '=']).next().unwrap_or_default();
-    let name = |part: &str| {
-        part.trim()
-            .strip_prefix("driver cu")
-            .or(part.trim().strip_prefix("runtime cu"))
-            .map(|rest| format!("cu{}", rest.trim()))
+    let is_name = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let name = |part: &str| match part.trim().split_once(' ') {
+        Some(("driver" | "runtime", name)) if is_name(name) => Some(name.to_string()),
+        _ => None,
     };
-    head.split(',').map_while(name).collect::<Vec<_>>().into_iter()
+    head.split(',').map_while(name).collect()
 }
 
 fn noops(dir: &Path, defined: &BTreeSet<String>) -> String {
