@@ -36,6 +36,7 @@ fn collect_defined(dir: &Path, defined: &mut BTreeSet<String>) {
         }
         let text = fs::read_to_string(&path).expect("a source file");
         for line in text.lines() {
+            defined.extend(names_in_exports(line.trim_start()));
             let after = line.trim_start().split_once("extern \"C\" fn ").map(|(_, after)| after);
             // Functions of macros and of types are not exported names.
             let name = after.and_then(|after| after.split(['(', '<']).next()).unwrap_or_default();
@@ -53,6 +54,17 @@ fn collect_defined(dir: &Path, defined: &mut BTreeSet<String>) {
             defined.insert(name.to_string());
         }
     }
+}
+
+/// Returns the names at the start of a line of `exports!`: `driver NAME, runtime NAME(`.
+fn names_in_exports(line: &str) -> Vec<String> {
+    let head = line.split(['(', '=']).next().unwrap_or_default();
+    let is_name = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let name = |part: &str| match part.trim().split_once(' ') {
+        Some(("driver" | "runtime", name)) if is_name(name) => Some(name.to_string()),
+        _ => None,
+    };
+    head.split(',').map_while(name).collect()
 }
 
 fn noops(dir: &Path, defined: &BTreeSet<String>) -> String {

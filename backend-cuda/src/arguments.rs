@@ -59,7 +59,7 @@ impl<T: Field, const N: usize> Field for [T; N] {
 
 /// A float of an argument. Equality compares bits, so that 0.0 and −0.0 differ.
 #[repr(transparent)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bits<F>(pub(crate) F);
 
 impl PartialEq for Bits<f32> {

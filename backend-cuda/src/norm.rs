@@ -93,6 +93,7 @@ arguments! { ARGUMENTS:
 
     /// Merges the chunks of each channel, stores the statistics, and writes the factors and summands of the last pass.
     /// The parameters and the running statistics have a type of their own.
+    #[derive(Default)]
     struct ChannelFinishArgs {
         partial: *const f32,
         weight: *const c_void,
@@ -151,36 +152,32 @@ kernels! { KERNELS in Norm:
 
 /// `out = (x − mean)·rstd·weight + bias` over each row.
 pub(crate) fn layer_norm(ctx: &Context<'_>, k: &LayerNorm) -> Result<()> {
-    let args = RowNormArgs {
-        out: ctx.at(&k.out)?,
-        x: ctx.at(&k.x)?,
-        weight: ctx.at_optional(&k.weight)?,
-        bias: ctx.at_optional(&k.bias)?,
-        mean: ctx.at(&k.mean)?,
-        rstd: ctx.at(&k.rstd)?,
-        rows: k.x.dims()[0] as u64,
-        n: k.x.dims()[1] as u64,
-        eps: Bits(k.eps as f32),
-        unused: 0,
-    };
+    let shared = RowNormArgs::new(ctx, [&k.out, &k.x, &k.rstd], &k.weight, k.eps)?;
+    let args = RowNormArgs { bias: ctx.at_optional(&k.bias)?, mean: ctx.at(&k.mean)?, ..shared };
     row_norm(ctx, k.x.dtype, &args)
 }
 
 /// `out = x·rstd·weight` over each row.
 pub(crate) fn rms_norm(ctx: &Context<'_>, k: &RmsNorm) -> Result<()> {
-    let args = RowNormArgs {
-        out: ctx.at(&k.out)?,
-        x: ctx.at(&k.x)?,
-        weight: ctx.at_optional(&k.weight)?,
-        bias: 0,
-        mean: 0,
-        rstd: ctx.at(&k.rstd)?,
-        rows: k.x.dims()[0] as u64,
-        n: k.x.dims()[1] as u64,
-        eps: Bits(k.eps as f32),
-        unused: 0,
-    };
-    row_norm(ctx, k.x.dtype, &args)
+    row_norm(ctx, k.x.dtype, &RowNormArgs::new(ctx, [&k.out, &k.x, &k.rstd], &k.weight, k.eps)?)
+}
+
+impl RowNormArgs {
+    /// Creates the arguments without a bias and without means.
+    fn new(ctx: &Context<'_>, [out, x, rstd]: [&Operand; 3], weight: &Option<Operand>, eps: f64) -> Result<Self> {
+        Ok(Self {
+            out: ctx.at(out)?,
+            x: ctx.at(x)?,
+            weight: ctx.at_optional(weight)?,
+            bias: 0,
+            mean: 0,
+            rstd: ctx.at(rstd)?,
+            rows: x.dims()[0] as u64,
+            n: x.dims()[1] as u64,
+            eps: Bits(eps as f32),
+            unused: 0,
+        })
+    }
 }
 
 fn row_norm(ctx: &Context<'_>, dtype: DType, a: &RowNormArgs) -> Result<()> {
@@ -323,24 +320,14 @@ pub(crate) fn batch_norm(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
         c.pass(ctx, CHANNEL_MOMENTS, dtype, [x, 0, 0, 0])?;
     }
     let finish = ChannelFinishArgs {
-        partial: c.partial,
-        weight: ctx.at_optional(&k.weight)?,
         bias: ctx.at_optional(&k.bias)?,
         running_mean: ctx.at_optional(&k.running_mean)?,
         running_var: ctx.at_optional(&k.running_var)?,
         save_mean: ctx.at_optional(&k.save_mean)?,
         save_invstd: ctx.at_optional(&k.save_invstd)?,
-        mean: 0,
-        invstd: 0,
-        out_weight: 0,
-        out_bias: 0,
-        factors: c.factors,
-        channels: c.channels,
-        chunks: c.chunks,
-        count: Bits(c.count()),
         momentum: Bits(k.momentum as f32),
         eps: Bits(k.eps as f32),
-        training: k.training.into(),
+        ..c.finish_args(ctx.at_optional(&k.weight)?, k.training)
     };
     ctx.launch(CHANNEL_FINISH, Tag::tag_of(k.parameter_dtype()), 0, ctx.grid(c.channels), &finish)?;
     if k.x.numel() == 0 {
@@ -360,24 +347,11 @@ pub(crate) fn batch_norm_grad(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()
     let (x, grad, mean, invstd) = (ctx.at(&k.x)?, ctx.at(&k.grad)?, ctx.at(&k.mean)?, ctx.at(&k.invstd)?);
     c.pass(ctx, CHANNEL_SUMS, dtype, [x, grad, mean, invstd])?;
     let finish = ChannelFinishArgs {
-        partial: c.partial,
-        weight: ctx.at_optional(&k.weight)?,
-        bias: 0,
-        running_mean: 0,
-        running_var: 0,
-        save_mean: 0,
-        save_invstd: 0,
         mean,
         invstd,
         out_weight: ctx.at_optional(&k.out_weight)?,
         out_bias: ctx.at_optional(&k.out_bias)?,
-        factors: c.factors,
-        channels: c.channels,
-        chunks: c.chunks,
-        count: Bits(c.count()),
-        momentum: Bits(0.0),
-        eps: Bits(0.0),
-        training: k.training.into(),
+        ..c.finish_args(ctx.at_optional(&k.weight)?, k.training)
     };
     ctx.launch(CHANNEL_FINISH_GRAD, Tag::tag_of(k.parameter_dtype()), 0, ctx.grid(c.channels), &finish)?;
     match &k.out_x {
@@ -390,6 +364,20 @@ pub(crate) fn batch_norm_grad(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()
 }
 
 impl Channels {
+    /// Arguments of the middle pass without what one of its kernels alone has.
+    fn finish_args(&self, weight: u64, training: bool) -> ChannelFinishArgs {
+        ChannelFinishArgs {
+            partial: self.partial,
+            weight,
+            factors: self.factors,
+            channels: self.channels,
+            chunks: self.chunks,
+            count: Bits(self.count()),
+            training: training.into(),
+            ..ChannelFinishArgs::default()
+        }
+    }
+
     fn apply_args(&self, [out, x, grad]: [u64; 3], [mean, invstd]: [u64; 2]) -> ChannelApplyArgs {
         ChannelApplyArgs {
             out,

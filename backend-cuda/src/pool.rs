@@ -7,7 +7,7 @@ use memcore::backend::Operand;
 use memcore::backend::kernel::{Pool2d, Pool2dGeometry, Pool2dGrad, PoolOp};
 
 use crate::arguments::arguments;
-use crate::kernel::{ONE_FORM, Tag, kernels};
+use crate::kernel::{Kernel, ONE_FORM, Tag, kernels};
 use crate::launch::Context;
 use crate::walk::Divider;
 
@@ -69,28 +69,26 @@ impl PoolArgs {
 
 /// `out = op(window of x)`.
 pub(crate) fn pool2d(ctx: &Context<'_>, k: &Pool2d) -> Result<()> {
-    if k.out.numel() == 0 {
-        return Ok(());
-    }
-    let args = PoolArgs {
-        out: ctx.at(&k.out)?,
-        x: ctx.at(&k.x)?,
-        indices: ctx.at_optional(&k.indices)?,
-        ..PoolArgs::new(&k.geometry, k.op, &k.x, &k.out, &k.out)
-    };
-    ctx.launch(POOL2D, Tag::tag_of(k.out.dtype), 0, ctx.grid(args.elements.into()), &args)
+    let args = PoolArgs::new(&k.geometry, k.op, &k.x, &k.out, &k.out);
+    launch(ctx, POOL2D, [&k.out, &k.x], &k.indices, args)
 }
 
 /// The gradient of [`Pool2d`].
 pub(crate) fn pool2d_grad(ctx: &Context<'_>, k: &Pool2dGrad) -> Result<()> {
-    if k.out.numel() == 0 {
+    let args = PoolArgs::new(&k.geometry, k.op, &k.out, &k.grad, &k.out);
+    launch(ctx, POOL2D_GRAD, [&k.out, &k.grad], &k.indices, args)
+}
+
+fn launch(
+    ctx: &Context<'_>,
+    kernel: Kernel<PoolArgs>,
+    [out, x]: [&Operand; 2],
+    indices: &Option<Operand>,
+    args: PoolArgs,
+) -> Result<()> {
+    if out.numel() == 0 {
         return Ok(());
     }
-    let args = PoolArgs {
-        out: ctx.at(&k.out)?,
-        x: ctx.at(&k.grad)?,
-        indices: ctx.at_optional(&k.indices)?,
-        ..PoolArgs::new(&k.geometry, k.op, &k.out, &k.grad, &k.out)
-    };
-    ctx.launch(POOL2D_GRAD, Tag::tag_of(k.out.dtype), 0, ctx.grid(args.elements.into()), &args)
+    let args = PoolArgs { out: ctx.at(out)?, x: ctx.at(x)?, indices: ctx.at_optional(indices)?, ..args };
+    ctx.launch(kernel, Tag::tag_of(out.dtype), 0, ctx.grid(args.elements.into()), &args)
 }

@@ -175,7 +175,7 @@ fn predictions() -> Result<(), String> {
     let sizes: BTreeMap<String, Vec<usize>> = sizes.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
     let setup =
         Setup { open: &open, places: &[], model: None, sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };
-    let outcome = by_name("batch-size").and_then(|experiment| experiment.run(&setup));
+    let outcome = by_name("batch-size").and_then(|experiment| experiment.ask(&setup));
     equal("unexplained bytes", outcome.map_err(|error| error.to_string())?.unexplained(), Vec::new())
 }
 

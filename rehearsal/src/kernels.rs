@@ -1,6 +1,7 @@
 //! Launches of kernels. They are checked as on the card, and then nothing runs.
 
 use std::cell::RefCell;
+use std::ffi::c_int;
 
 use crate::answer::{Answer, Code};
 use crate::card::{MAX_THREADS, architecture};
@@ -27,6 +28,15 @@ pub(crate) struct Launch {
 
 thread_local! {
     static CONFIGURATIONS: RefCell<Vec<Launch>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Checks the one attribute of a kernel that can fail: more shared memory than the card has.
+pub(crate) fn check_attribute(attribute: c_int, value: c_int) -> Answer {
+    const MAX_DYNAMIC_SHARED: c_int = 8;
+    if attribute == MAX_DYNAMIC_SHARED && !(0..=architecture().shared_opt_in).contains(&value) {
+        return Err(Code::INVALID_VALUE);
+    }
+    Ok(())
 }
 
 /// Keeps a configuration between `<<<…>>>` and its launch.

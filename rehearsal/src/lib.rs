@@ -8,7 +8,7 @@
 //! them (`told.rs`).
 //!
 //! One library per file or folder: `runtime/` (cudart), `driver/` (libcuda), `blas.rs`, `blas_lt.rs`, `dnn/`,
-//! `nccl.rs`, `nvml.rs`. All other public names, from `names/`, are no-ops (`noops.rs`). The other files are shared by
+//! `nccl.rs`, `nvml.rs`. Functions that cudart and libcuda have alike are in `both/`. All other public names, from `names/`, are no-ops (`noops.rs`). The other files are shared by
 //! these. Written from public documentation. The addresses that it gives out belong to no memory.
 //!
 //! Exported functions trust their caller, as the real ones do: a pointer is null or valid for the size in the
@@ -22,6 +22,7 @@ mod answer;
 mod argument;
 mod blas;
 mod blas_lt;
+mod both;
 mod card;
 mod context;
 mod control;
@@ -30,6 +31,7 @@ mod dnn;
 mod driver;
 mod entry;
 mod exchange;
+mod exports;
 mod files;
 mod handles;
 mod heap;

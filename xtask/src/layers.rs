@@ -1,7 +1,7 @@
 //! The order of the modules inside a crate: an arrow may run down, never up.
 //!
-//! The order is that of the architecture. A module need not exist to have a place here. In a crate that is listed in
-//! full, a module without a place is itself a violation: otherwise it could be used to bypass the order.
+//! The order is that of the architecture. A module need not exist to have a place here. A module without a place is
+//! itself a violation: otherwise it could be used to bypass the order.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,8 +18,6 @@ pub struct CrateLayers {
     pub name: &'static str,
     /// From low to high; modules of one layer may use each other.
     pub layers: &'static [&'static [&'static str]],
-    /// True if every module must have a place. If false, unlisted modules may use others and be used freely.
-    pub complete: bool,
 }
 
 /// The crates whose modules have an order.
@@ -42,7 +40,6 @@ pub const LAYERS: &[CrateLayers] = &[CrateLayers {
         &["amp"],
         &["prelude"],
     ],
-    complete: true,
 }];
 
 impl CrateLayers {
@@ -66,9 +63,6 @@ impl CrateLayers {
     fn check_source(&self, source: &Source, root_names: &HashMap<String, Vec<String>>) -> Vec<Violation> {
         let from = source.module[0].as_str();
         let Some(level) = self.level(from) else {
-            if !self.complete {
-                return Vec::new();
-            }
             let problem = format!("module `{from}` has no place in the layers of {}: {WHERE_TO_ADD}", self.name);
             return vec![Violation::new(&source.file.path, 1, problem)];
         };
@@ -100,7 +94,7 @@ impl CrateLayers {
         };
         let to = resolved.first()?.as_str();
         let Some(target_level) = self.level(to) else {
-            let known = path.is_macro || !self.complete || to == from;
+            let known = path.is_macro || to == from;
             return (!known).then(|| format!("`{to}` has no place in the layers of {}: {WHERE_TO_ADD}", self.name));
         };
         if target_level <= level {

@@ -223,7 +223,7 @@ fn beyond(root: &Path, built: &Built, skipped: &mut Vec<String>) -> anyhow::Resu
     skipped.extend(crate::checks::ui(root, &vramlab)?);
     skipped.extend(crate::checks::rehearsals(root, &vramlab)?);
     // Measured trainings: what the program says of them has not changed.
-    crate::published::sample(root, &vramlab.program)?;
+    xtask::published::sample(root, &vramlab.program)?;
     Ok(())
 }
 

@@ -267,7 +267,7 @@ fn one(experiment: &dyn Experiment, place: &str, asked: &Asked, targets: &[Targe
         seed: asked.spec.training.seed.unwrap_or(0),
         progress: &on_progress,
     };
-    let mut outcome = experiment.run(&setup).map_err(|error| {
+    let mut outcome = experiment.ask(&setup).map_err(|error| {
         let failure = Failure::from(error).limited(target.limited());
         Failure { code: failure.code, error: failure.error.context(experiment.name()) }
     })?;

@@ -68,35 +68,25 @@ impl Experiment for Cache {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let (batches, steps) = (setup.sizes("batch", &[128, 32, 100]), setup.size("steps", 4));
         if batches.is_empty() || batches.contains(&0) || steps < 3 {
             return Err(Error::usage("batch, steps", "batches of at least 1 example, at least 3 steps"));
         }
-        let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, batches.len() + 2);
         let known = predictable(setup)?;
         let mut runs = Vec::new();
         for &batch in &batches {
-            if !progress.next(&format!("batch {batch}")) {
-                outcome.interrupted = true;
-                return Ok(outcome);
-            }
-            let run = follow(setup, batch, steps, known, &mut outcome)?;
-            show(&run, &mut outcome);
+            progress.next(&format!("batch {batch}"))?;
+            let run = follow(setup, batch, steps, known, outcome)?;
+            show(&run, outcome);
             runs.push(run);
         }
-        if !progress.next("a decoder") {
-            outcome.interrupted = true;
-            return Ok(outcome);
-        }
+        progress.next("a decoder")?;
         let complex = decoder(setup)?;
         outcome.rows.extend(complex.rows(DECODER));
         outcome.tables.push(complex.table(DECODER));
-        if !progress.next("the driver") {
-            outcome.interrupted = true;
-            return Ok(outcome);
-        }
+        progress.next("the driver")?;
         let driver = driver_time(&(setup.open)()?)?;
         let mut m = Measurement::with_setting([("driver", "takes 20 MiB and gives them back".into())]);
         driver.measure(&mut m, "pair_us");
@@ -104,7 +94,7 @@ impl Experiment for Cache {
         outcome.claims = judge(&runs, &driver);
         outcome.answer = answer(&runs);
         outcome.claims.extend([complexity(&runs, &complex), once(&runs)]);
-        Ok(outcome)
+        Ok(())
     }
 }
 

@@ -11,16 +11,15 @@ use lab_analysis::predict::{MAX_ROUNDED_BYTES, rounded};
 use lab_base::cards::CONTEXT;
 use lab_base::error::Result;
 use lab_base::figures::both as bytes;
-use lab_base::section::{Cell, Table};
 use memcore::backend::Meta;
 use memcore::memory::Category;
 use memcore::{Array, DType, Device};
 
+use super::columns::Columns;
+use super::perceptron::Perceptron;
 use super::progress::Progress;
-use super::tables::{some_bytes, table, text};
-use super::{
-    About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts,
-};
+use super::tables::some_bytes;
+use super::{About, Claim, Experiment, JudgedClaim, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts};
 
 /// The experiment.
 pub(super) struct Contexts;
@@ -35,9 +34,6 @@ const CLAIMS: &[Claim] = &[
         source: "pytorch/examples, issue 969 (2022)",
     },
 ];
-
-const FEATURES: usize = 64;
-const CLASSES: usize = 10;
 
 /// Tensors that a process allocates on device 0 by a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,17 +77,14 @@ const CALLS: &[Call] = &[
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     ranks: usize,
-    width: usize,
-    layers: usize,
+    network: Perceptron,
 }
 
 impl Sizes {
     /// Bytes of each tensor in a checkpoint that lies on a device: first the weights, then two moments for each
     /// weight.
     fn checkpoint(self) -> Vec<u64> {
-        let inputs = std::iter::once(FEATURES).chain(std::iter::repeat_n(self.width, self.layers - 1));
-        let hidden = inputs.flat_map(|inputs| [self.width * inputs, self.width]);
-        let weights: Vec<u64> = hidden.chain([CLASSES * self.width, CLASSES]).map(|values| 4 * values as u64).collect();
+        let weights = self.network.bytes();
         let states = weights.iter().flat_map(|weight| [*weight, *weight]);
         weights.iter().copied().chain(states).collect()
     }
@@ -123,25 +116,18 @@ impl Experiment for Contexts {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
-        let sizes = Sizes {
-            ranks: setup.within("ranks", 8, 2..=64)?,
-            width: setup.within("width", 512, 1..=1 << 16)?,
-            layers: setup.within("layers", 4, 1..=1024)?,
-        };
-        let mut outcome = Outcome::default();
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
+        let sizes = Sizes { ranks: setup.within("ranks", 8, 2..=64)?, network: Perceptron::asked(setup)? };
         let mut progress = Progress::new(setup, CALLS.len());
+        let columns = columns();
         let mut trials = Vec::new();
         for call in CALLS {
-            if !progress.next(call.code) {
-                outcome.interrupted = true;
-                return Ok(outcome);
-            }
+            progress.next(call.code)?;
             let trial = attempt(setup, call, sizes)?;
-            outcome.rows.push(trial.measurement());
+            outcome.rows.push(columns.measurement(&trial));
             trials.push(trial);
         }
-        outcome.tables.push(shown(&trials));
+        outcome.tables.push(columns.table("What they take on GPU 0", &trials));
         outcome.notes.push(format!(
             "After torch.cuda.set_device(rank) none of these makes a context elsewhere, and with CUDA_VISIBLE_DEVICES none can. Which calls make one \
              is PyTorch 2.11's; a context takes {} to {} by what people report, more where a process loads more kernels.",
@@ -150,7 +136,7 @@ impl Experiment for Contexts {
         ));
         outcome.claims = judge(&trials, sizes);
         outcome.answer = answer(&trials, sizes);
-        Ok(outcome)
+        Ok(())
     }
 }
 
@@ -183,17 +169,6 @@ fn attempt(setup: &Setup<'_>, call: &'static Call, sizes: Sizes) -> Result<Trial
 }
 
 impl Trial {
-    fn measurement(&self) -> Measurement {
-        let mut m = Measurement::with_setting([("call", self.call.code.into())]);
-        m.measure("contexts_of_others", self.contexts);
-        m.measure("allocated_bytes", self.allocated_bytes);
-        m.measure("reserved_bytes", self.reserved_bytes);
-        if let Some(predicted) = self.predicted_bytes {
-            m.predict("allocated_bytes", predicted);
-        }
-        m
-    }
-
     /// Least and most bytes that the other ranks take on device 0: contexts and segments.
     fn range(&self) -> (u64, u64) {
         let with = |context: u64| self.contexts * context + self.reserved_bytes;
@@ -201,19 +176,15 @@ impl Trial {
     }
 }
 
-fn shown(trials: &[Trial]) -> Table {
-    let row = |t: &Trial| {
-        let (least, most) = t.range();
-        vec![
-            text(t.call.code),
-            Cell::Count(t.contexts),
-            some_bytes(t.reserved_bytes),
-            some_bytes(least),
-            some_bytes(most),
-        ]
-    };
-    let columns = ["in the processes of the other ranks", "contexts", "reserved", "at least", "at most"];
-    table("What they take on GPU 0", &columns, trials.iter().map(row).collect())
+fn columns() -> Columns<'static, Trial> {
+    Columns::new()
+        .words("call", "in the processes of the other ranks", |t: &Trial| t.call.code)
+        .count("contexts_of_others", "contexts", |t| t.contexts)
+        .measured("allocated_bytes", |t| t.allocated_bytes)
+        .predicted("allocated_bytes", |t| t.predicted_bytes)
+        .few("reserved_bytes", "reserved", |t| t.reserved_bytes)
+        .cell("at least", |t| some_bytes(t.range().0))
+        .cell("at most", |t| some_bytes(t.range().1))
 }
 
 /// Returns the number of calls that make a context, and of all calls.

@@ -4,11 +4,11 @@ use lab_analysis::predict::rounded;
 use lab_base::error::{Error, Result};
 use lab_base::figures::both as bytes;
 use lab_base::section::{Cell, Table};
-use lab_models::{ModelOptions, architecture};
 use lab_training::{OptimizerKind, OptimizerSettings};
 use memcore::memory::Category;
 
 use super::default_allocator::predictable;
+use super::perceptron::perceptron;
 use super::progress::Progress;
 use super::session::{Session, StepRecord, undisturbed};
 use super::tables::{table, text};
@@ -72,22 +72,18 @@ impl Experiment for Equation {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let batches = setup.sizes("batch", &[32, 128, 512]);
         let layers = setup.size("layers", 4);
         let (width, features) = (setup.size("width", 256), setup.size("features", 256));
         if batches.is_empty() || batches.contains(&0) || [layers, width, features].contains(&0) {
             return Err(Error::usage("batch, layers, width, features", "each must be at least 1"));
         }
-        let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, batches.len());
         let predictable = predictable(setup)?;
         let mut trials = Vec::new();
         for batch in batches {
-            if !progress.next(&format!("batch {batch}")) {
-                outcome.interrupted = true;
-                return Ok(outcome);
-            }
+            progress.next(&format!("batch {batch}"))?;
             let trial = attempt(setup, predictable, Sizes { batch, layers, width, features, classes: 10 })?;
             outcome.rows.push(trial.measurement());
             outcome.tables.push(trial.table());
@@ -98,7 +94,7 @@ impl Experiment for Equation {
             outcome.claims.push(doubling(&trials));
             outcome.answer = answer(last);
         }
-        Ok(outcome)
+        Ok(())
     }
 }
 
@@ -106,15 +102,10 @@ fn attempt(setup: &Setup<'_>, predictable: bool, sizes: Sizes) -> Result<Trial> 
     // Only the history has the requested sizes, before rounding.
     let device = (setup.open)()?;
     device.set_history(true);
-    let options = ModelOptions {
-        layers: Some(sizes.layers),
-        width: Some(sizes.width),
-        features: Some(sizes.features),
-        classes: Some(sizes.classes),
-        ..ModelOptions::default()
-    };
+    let Sizes { layers, width, features, classes, .. } = sizes;
+    let network = perceptron(layers, width, features, classes)?;
     let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
-    let mut session = Session::in_f32(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
+    let mut session = Session::in_f32(&device, &*network, &adam, setup.seed)?;
     session.whole_step("s0", sizes.batch)?;
     let step = session.whole_step("s1", sizes.batch)?;
     let predictable = predictable && undisturbed(&device);

@@ -6,16 +6,15 @@
 use lab_analysis::predict::{MAX_ROUNDED_BYTES, product_workspaces, rounded};
 use lab_base::error::Result;
 use lab_base::figures::both as bytes;
-use lab_base::section::{Cell, Table};
-use lab_models::{ModelOptions, architecture};
 use lab_training::{OptimizerKind, OptimizerSettings, TrainStep};
 use memcore::{NoGrad, Tensor};
 
+use super::columns::Columns;
 use super::default_allocator::predictable;
+use super::perceptron::{CLASSES, FEATURES, Perceptron};
 use super::progress::Progress;
 use super::session::{Session, Variable, undisturbed};
-use super::tables::{table, text};
-use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
 /// The experiment.
 pub(super) struct Evaluation;
@@ -35,8 +34,6 @@ const CLAIMS: &[Claim] = &[
     },
 ];
 
-const FEATURES: usize = 64;
-const CLASSES: usize = 10;
 /// Training steps before the evaluation. Below it, the batches of the evaluation.
 const STEPS: usize = 2;
 const EVALUATIONS: usize = 3;
@@ -81,8 +78,7 @@ impl Way {
 
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
-    width: usize,
-    layers: usize,
+    network: Perceptron,
     batch: usize,
 }
 
@@ -115,47 +111,33 @@ impl Experiment for Evaluation {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
-        let sizes = Sizes {
-            width: setup.within("width", 512, 1..=1 << 16)?,
-            layers: setup.within("layers", 4, 1..=1024)?,
-            batch: setup.within("batch", 128, 1..=1 << 20)?,
-        };
-        let mut outcome = Outcome::default();
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
+        let sizes = Sizes { network: Perceptron::asked(setup)?, batch: setup.within("batch", 128, 1..=1 << 20)? };
         let mut progress = Progress::new(setup, Way::ALL.len());
         let predictable = predictable(setup)?;
+        let columns = columns();
         let mut trials = Vec::new();
         for way in Way::ALL {
-            if !progress.next(way.name()) {
-                outcome.interrupted = true;
-                return Ok(outcome);
-            }
+            progress.next(way.name())?;
             let trial = attempt(setup, way, sizes, predictable)?;
-            outcome.rows.push(trial.measurement());
+            outcome.rows.push(columns.measurement(&trial));
             trials.push(trial);
         }
-        outcome.tables.push(shown(&trials));
+        outcome.tables.push(columns.table(format!("{EVALUATIONS} batches after training"), &trials));
         outcome.notes.push(
             "model.eval() changes dropout and batch norm; it keeps no graph from being made, and frees nothing.".into(),
         );
         outcome.claims = judge(&trials);
         outcome.answer = answer(&trials);
-        Ok(outcome)
+        Ok(())
     }
 }
 
 fn attempt(setup: &Setup<'_>, way: Way, sizes: Sizes, predictable: bool) -> Result<Trial> {
     let device = (setup.open)()?;
-    let Sizes { width, layers, batch } = sizes;
-    let options = ModelOptions {
-        layers: Some(layers),
-        width: Some(width),
-        features: Some(FEATURES),
-        classes: Some(CLASSES),
-        ..ModelOptions::default()
-    };
+    let Sizes { network, batch } = sizes;
     let sgd = OptimizerSettings::new(OptimizerKind::Sgd, 1e-2);
-    let mut session = Session::in_f32(&device, &*architecture("mlp", &options)?, &sgd, setup.seed)?;
+    let mut session = Session::in_f32(&device, &*network.network()?, &sgd, setup.seed)?;
     let mut training_peak_bytes = 0;
     for step in 0..STEPS {
         training_peak_bytes = session.whole_step(&format!("s{step}"), batch)?.peak.allocated_bytes;
@@ -210,12 +192,12 @@ fn foreseen(way: Way, sizes: Sizes, session: &Session) -> Option<(u64, u64)> {
     let of = |values: usize| rounded(4 * values as u64);
     let batch = way.batch(sizes);
     let parameters: Vec<u64> = session.network.model.parameters.iter().map(|p| 4 * p.array().numel() as u64).collect();
-    let hidden = of(batch * sizes.width);
+    let hidden = of(batch * sizes.network.width);
     // If a layer's result is only a block or two, other blocks make the peak.
     if hidden < 8 * of(1)
         || hidden > MAX_ROUNDED_BYTES
         || parameters.iter().any(|bytes| *bytes > MAX_ROUNDED_BYTES)
-        || sizes.width < FEATURES
+        || sizes.network.width < FEATURES
     {
         return None;
     }
@@ -229,7 +211,7 @@ fn foreseen(way: Way, sizes: Sizes, session: &Session) -> Option<(u64, u64)> {
         // The peak: a layer's input and its result, or the result and its ReLU.
         return Some((base, base + 2 * hidden));
     }
-    let layers = sizes.layers as u64;
+    let layers = sizes.network.layers as u64;
     // Result of each ReLU, log-probabilities, and the sum of the class weights.
     let graph = layers * hidden + output + of(1);
     // A listed result keeps its graph down to the batch. The loss's part of the graph is freed with the loss.
@@ -239,28 +221,15 @@ fn foreseen(way: Way, sizes: Sizes, session: &Session) -> Option<(u64, u64)> {
     Some((base + graph + before + listed, base + graph + before + next))
 }
 
-impl Trial {
-    fn measurement(&self) -> Measurement {
-        let mut m = Measurement::with_setting([("evaluation", self.way.name().into())]);
-        m.measure("training_peak_bytes", self.training_peak_bytes);
-        m.measure("held_bytes", self.held_bytes);
-        m.measure("peak_bytes", self.peak_bytes);
-        m.measure("reserved_bytes", self.reserved_bytes);
-        if let Some((held, peak)) = self.foreseen {
-            m.predict("held_bytes", held);
-            m.predict("peak_bytes", peak);
-        }
-        m
-    }
-}
-
-fn shown(trials: &[Trial]) -> Table {
-    let row = |t: &Trial| {
-        let figures = [t.training_peak_bytes, t.held_bytes, t.peak_bytes, t.reserved_bytes].map(Cell::Bytes);
-        std::iter::once(text(t.way.name())).chain(figures).collect()
-    };
-    let columns = ["evaluation", "peak of training", "held after it", "peak of evaluation", "reserved"];
-    table(format!("{EVALUATIONS} batches after training"), &columns, trials.iter().map(row).collect())
+fn columns() -> Columns<'static, Trial> {
+    Columns::new()
+        .words("evaluation", "evaluation", |t: &Trial| t.way.name())
+        .bytes("training_peak_bytes", "peak of training", |t| t.training_peak_bytes)
+        .bytes("held_bytes", "held after it", |t| t.held_bytes)
+        .bytes("peak_bytes", "peak of evaluation", |t| t.peak_bytes)
+        .bytes("reserved_bytes", "reserved", |t| t.reserved_bytes)
+        .predicted("held_bytes", |t| t.foreseen.map(|(held, _)| held))
+        .predicted("peak_bytes", |t| t.foreseen.map(|(_, peak)| peak))
 }
 
 fn answer(trials: &[Trial]) -> ShortAnswer {

@@ -97,11 +97,24 @@ pub trait Experiment: Sync {
     /// Name, question, claims and sizes.
     fn about(&self) -> &'static About;
 
-    /// Runs the experiment: measures, compares, judges.
+    /// Measures, compares, judges, and writes each into the outcome as soon as it is known.
+    ///
+    /// # Errors
+    /// Impossible sizes; errors of the device; [`Error::Interrupted`] if `setup.progress` ends it.
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()>;
+
+    /// Answers the question. If it is ended on the way, the outcome has what was measured until then.
     ///
     /// # Errors
     /// Impossible sizes; errors of the device.
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome>;
+    fn ask(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        match self.run(setup, &mut outcome) {
+            Err(Error::Interrupted) => outcome.interrupted = true,
+            ended => ended?,
+        }
+        Ok(outcome)
+    }
 
     /// Name on the command line.
     fn name(&self) -> &'static str {

@@ -57,7 +57,7 @@ impl Experiment for Fit {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let memory = setup.size("memory_mib", 64) as u64;
         if !(4..=1 << 20).contains(&memory) {
             return Err(Error::usage("memory_mib", "between 4 and 1048576"));
@@ -66,12 +66,8 @@ impl Experiment for Fit {
         let profile = Profile::torch_2_11(90);
         let workspaces = product_workspaces(&profile);
         let budget = workspaces + (memory << 20);
-        let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, 3);
-        if !progress.next("solving, on no device") {
-            outcome.interrupted = true;
-            return Ok(outcome);
-        }
+        progress.next("solving, on no device")?;
         let dry = |batch: usize, room: Room| match room {
             Room::Endless => one(Arc::new(Meta::default()), &profile, batch, setup.seed, true),
             Room::Budget => one(Arc::new(Limited::new(Meta::default(), budget)), &profile, batch, setup.seed, false),
@@ -84,10 +80,7 @@ impl Experiment for Fit {
         let backend = (setup.open)()?.shared_backend();
         let mut trials = Vec::new();
         for batch in [largest, largest + 1] {
-            if !progress.next(&format!("batch {batch} on a device of that size")) {
-                outcome.interrupted = true;
-                return Ok(outcome);
-            }
+            progress.next(&format!("batch {batch} on a device of that size"))?;
             let trial = attempt(&backend, &profile, budget, batch, setup.seed)?;
             outcome.push_compared(measurement(&trial, &found, &law), &DRY);
             trials.push(trial);
@@ -97,7 +90,7 @@ impl Experiment for Fit {
         outcome.answer = answer(&trials, budget);
         let deviations = trials.iter().fold(Deviations::default(), |all, trial| all.union(trial.deviations));
         outcome.notes.extend(deviations.iter().map(|deviation| format!("In these figures {deviation}.")));
-        Ok(outcome)
+        Ok(())
     }
 }
 

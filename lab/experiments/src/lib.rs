@@ -12,6 +12,7 @@ mod beliefs;
 mod cache;
 mod checkpointing;
 pub mod claims;
+mod columns;
 mod contexts;
 mod default_allocator;
 mod equation;
@@ -25,6 +26,7 @@ mod model_parallel;
 mod network_size;
 mod optimizer;
 mod outcome;
+mod perceptron;
 mod placement;
 mod policy_comparison;
 mod precision;
@@ -96,7 +98,7 @@ pub fn check_sizes(experiment: &dyn Experiment, sizes: &BTreeMap<String, Vec<usi
     let sizes = sizes.clone();
     let setup =
         Setup { open: &open, places: &[], model: None, sizes, seed: 0, progress: &|_, _| ControlFlow::Break(()) };
-    match experiment.run(&setup) {
+    match experiment.ask(&setup) {
         Err(error @ Error::Usage { .. }) => Err(error),
         _ => Ok(()),
     }

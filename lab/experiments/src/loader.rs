@@ -13,13 +13,11 @@ use std::collections::BTreeMap;
 
 use lab_base::error::Result;
 use lab_base::figures::both as bytes;
-use lab_base::section::{Cell, Table};
+use lab_base::section::Cell;
 
+use super::columns::Columns;
 use super::progress::Progress;
-use super::tables::{table, text};
-use super::{
-    About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts,
-};
+use super::{About, Claim, Experiment, JudgedClaim, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts};
 
 /// The experiment.
 pub(super) struct Loader;
@@ -189,26 +187,24 @@ impl Experiment for Loader {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let sizes = Sizes {
             workers: setup.within("workers", 16, 1..=4096)?,
             prefetch_factor: setup.within("prefetch_factor", 8, 1..=4096)?,
             batch_bytes: setup.within("batch_bytes", 4 * 8 * 3 * 224 * 224, 1..=1 << 40)?,
             batches: setup.within("batches", 1000, 1..=1_000_000)?,
         };
-        let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, Workers::ALL.len());
+        let columns = columns(sizes);
         let mut trials = Vec::new();
         for workers in Workers::ALL {
-            if !progress.next(workers.name()) {
-                outcome.interrupted = true;
-                return Ok(outcome);
-            }
+            progress.next(workers.name())?;
             let trial = run(workers, sizes);
-            outcome.rows.push(trial.measurement(sizes));
+            outcome.rows.push(columns.measurement(&trial));
             trials.push(trial);
         }
-        outcome.tables.push(shown(&trials, sizes));
+        let title = format!("{} workers, prefetch_factor {}", sizes.workers, sizes.prefetch_factor);
+        outcome.tables.push(columns.table(title, &trials));
         outcome.notes.push(
             "This is the loader's rule, and no worker runs here. What Python's objects of a data set take in each worker, as reference counts \
              make it copy their pages, is not supported; nor are persistent_workers of several loaders, which add up."
@@ -216,41 +212,27 @@ impl Experiment for Loader {
         );
         outcome.claims = judge(&trials, sizes);
         outcome.answer = answer(&trials, sizes);
-        Ok(outcome)
+        Ok(())
     }
 }
 
-impl Trial {
-    fn measurement(&self, sizes: Sizes) -> Measurement {
-        let mut m = Measurement::with_setting([("workers", self.workers.name().into())]);
-        m.measure("batches_on_the_host", self.batches);
-        m.measure("pinned_blocks", self.blocks);
-        m.measure("pinned_bytes", self.pinned_bytes);
-        m.measure("pinned_bytes_halfway", self.pinned_bytes_halfway);
-        let most = self.workers.prefetched(sizes) + self.workers.besides();
-        // A short epoch ends before all of these batches exist.
-        if sizes.batches >= most {
-            let most = most as u64;
-            m.predict("batches_on_the_host", most);
-            m.predict("pinned_blocks", most);
-            m.predict("pinned_bytes", most * pinned(sizes.batch_bytes as u64));
-        }
-        m
-    }
-}
-
-fn shown(trials: &[Trial], sizes: Sizes) -> Table {
-    let row = |t: &Trial| {
-        vec![
-            text(t.workers.name()),
-            Cell::Count(t.batches),
-            Cell::Bytes(t.batches * sizes.batch_bytes as u64),
-            Cell::Bytes(t.pinned_bytes),
-        ]
+fn columns(sizes: Sizes) -> Columns<'static, Trial> {
+    // A short epoch ends before all of these batches exist.
+    let most = move |t: &Trial| {
+        let most = t.workers.prefetched(sizes) + t.workers.besides();
+        (sizes.batches >= most).then_some(most as u64)
     };
-    let columns = ["workers", "batches on the host", "their bytes", "pinned, in blocks"];
-    let title = format!("{} workers, prefetch_factor {}", sizes.workers, sizes.prefetch_factor);
-    table(title, &columns, trials.iter().map(row).collect())
+    let batch_bytes = sizes.batch_bytes as u64;
+    Columns::new()
+        .words("workers", "workers", |t: &Trial| t.workers.name())
+        .count("batches_on_the_host", "batches on the host", |t| t.batches)
+        .cell("their bytes", move |t| Cell::Bytes(t.batches * batch_bytes))
+        .measured("pinned_blocks", |t| t.blocks)
+        .bytes("pinned_bytes", "pinned, in blocks", |t| t.pinned_bytes)
+        .measured("pinned_bytes_halfway", |t| t.pinned_bytes_halfway)
+        .predicted("batches_on_the_host", most)
+        .predicted("pinned_blocks", most)
+        .predicted("pinned_bytes", move |t| most(t).map(|most| most * pinned(batch_bytes)))
 }
 
 fn answer(trials: &[Trial], sizes: Sizes) -> ShortAnswer {

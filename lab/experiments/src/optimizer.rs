@@ -3,17 +3,16 @@
 use lab_analysis::predict::rounded;
 use lab_base::error::{Error, Result};
 use lab_base::figures::both as bytes;
-use lab_base::section::{Cell, Table};
 use lab_models::{ModelOptions, architecture};
 use lab_training::{OptimizerKind, OptimizerSettings};
 use memcore::memory::Category;
 use memcore::optim::Implementation;
 
+use super::columns::Columns;
 use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::session::{Session, undisturbed};
-use super::tables::{some_bytes, table, text};
-use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
 pub(super) struct OptimizerChoice;
 
@@ -61,31 +60,29 @@ impl Experiment for OptimizerChoice {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let (width, batch) = (setup.size("width", 256), setup.size("batch", 32));
         if width == 0 || batch == 0 {
             return Err(Error::usage("width, batch", "each must be at least 1"));
         }
-        let mut outcome = Outcome::default();
         let forms = |kind| IMPLEMENTATIONS.into_iter().filter(move |form| exists(kind, form.0));
         let mut progress = Progress::new(setup, OPTIMIZERS.into_iter().map(|kind| forms(kind).count()).sum());
         let predictable = predictable(setup)?;
+        let columns = columns();
         let mut trials = Vec::new();
         for kind in OPTIMIZERS {
             for form in forms(kind) {
-                if !progress.next(&format!("{} ({})", kind.name(), form.1)) {
-                    outcome.interrupted = true;
-                    return Ok(outcome);
-                }
+                progress.next(&format!("{} ({})", kind.name(), form.1))?;
                 let trial = attempt(setup, kind, form, width, batch, predictable)?;
-                outcome.rows.push(trial.measurement());
+                outcome.rows.push(columns.measurement(&trial));
                 trials.push(trial);
             }
         }
-        outcome.tables.push(shown(&trials));
+        let title = "What is held between steps, and what the update takes besides";
+        outcome.tables.push(columns.table(title, &trials));
         outcome.claims = judge(&trials);
         outcome.answer = answer(&trials);
-        Ok(outcome)
+        Ok(())
     }
 }
 
@@ -171,34 +168,18 @@ impl Trial {
             }
         }
     }
-
-    fn measurement(&self) -> Measurement {
-        let mut m =
-            Measurement::with_setting([("optimizer", self.kind.name().into()), ("implementation", self.form.1.into())]);
-        m.measure("state_bytes", self.state_bytes);
-        m.measure("requested_state_bytes", self.requested_state_bytes);
-        m.measure("spike_bytes", self.spike_bytes);
-        m.measure("peak_bytes", self.step_peak_bytes);
-        if self.predictable {
-            m.predict("state_bytes", self.foreseen_state_bytes());
-            m.predict("spike_bytes", self.foreseen_spike_bytes());
-        }
-        m
-    }
 }
 
-fn shown(trials: &[Trial]) -> Table {
-    let row = |t: &Trial| {
-        vec![
-            text(t.kind.name()),
-            text(t.form.1),
-            some_bytes(t.state_bytes),
-            some_bytes(t.spike_bytes),
-            Cell::Bytes(t.step_peak_bytes),
-        ]
-    };
-    let columns = ["optimizer", "form", "state", "temporary", "peak of the step"];
-    table("What is held between steps, and what the update takes besides", &columns, trials.iter().map(row).collect())
+fn columns() -> Columns<'static, Trial> {
+    Columns::new()
+        .words("optimizer", "optimizer", |t: &Trial| t.kind.name())
+        .words("implementation", "form", |t| t.form.1)
+        .few("state_bytes", "state", |t| t.state_bytes)
+        .measured("requested_state_bytes", |t| t.requested_state_bytes)
+        .few("spike_bytes", "temporary", |t| t.spike_bytes)
+        .bytes("peak_bytes", "peak of the step", |t| t.step_peak_bytes)
+        .predicted("state_bytes", |t| t.predictable.then(|| t.foreseen_state_bytes()))
+        .predicted("spike_bytes", |t| t.predictable.then(|| t.foreseen_spike_bytes()))
 }
 
 /// States the state of each optimizer, and the temporaries of its usual form.

@@ -1,5 +1,7 @@
 //! Progress of an experiment, counted in pieces, and stops between pieces.
 
+use lab_base::error::{Error, Result};
+
 use super::Setup;
 
 /// Counts pieces of work.
@@ -15,10 +17,13 @@ impl<'a> Progress<'a> {
         Self { setup, done: 0, pieces: pieces.max(1) }
     }
 
-    /// Reports the next piece. Returns `false` if the experiment is to end here.
-    pub(super) fn next(&mut self, what: &str) -> bool {
+    /// Reports the next piece.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] if the experiment is to end here.
+    pub(super) fn next(&mut self, what: &str) -> Result<()> {
         let share = self.done as f64 / self.pieces as f64;
         self.done = (self.done + 1).min(self.pieces);
-        (self.setup.progress)(what, share).is_continue()
+        if (self.setup.progress)(what, share).is_break() { Err(Error::Interrupted) } else { Ok(()) }
     }
 }

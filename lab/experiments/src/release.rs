@@ -8,6 +8,7 @@ use lab_base::figures::both as bytes;
 use lab_base::section::Cell;
 use memcore::Device;
 
+use super::columns::Columns;
 use super::progress::Progress;
 use super::session::{Sample, Session, Variable};
 use super::tables::{curve, table, text};
@@ -103,29 +104,22 @@ impl Experiment for Release {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let batch = setup.size("batch", 32);
         if batch == 0 {
             return Err(Error::usage("batch", "must be at least 1"));
         }
-        let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, SEQUENCES.len() + 2);
         let (mut sequences, mut policies) = (Vec::new(), Vec::new());
         for (name, actions) in SEQUENCES {
-            if !progress.next(name) {
-                outcome.interrupted = true;
-                return Ok(outcome);
-            }
+            progress.next(name)?;
             let sequence = act(name, actions, setup, batch)?;
-            show_sequence(&sequence, &mut outcome);
+            show_sequence(&sequence, outcome);
             sequences.push(sequence);
         }
         let mut scripts = Vec::new();
         for empties in [false, true] {
-            if !progress.next(if empties { "steps, cache emptied after each" } else { "steps, cache kept" }) {
-                outcome.interrupted = true;
-                return Ok(outcome);
-            }
+            progress.next(if empties { "steps, cache emptied after each" } else { "steps, cache kept" })?;
             scripts.push(Script::new(empties, setup, batch)?);
         }
         for round in 0..ROUNDS {
@@ -134,11 +128,11 @@ impl Experiment for Release {
         for script in scripts {
             policies.push(script.end()?);
         }
-        show_policies(&policies, &mut outcome);
-        notes(&sequences, &mut outcome);
+        show_policies(&policies, outcome);
+        notes(&sequences, outcome);
         outcome.claims = judge(&sequences, &policies);
         outcome.answer = answer(&sequences, &policies);
-        Ok(outcome)
+        Ok(())
     }
 }
 
@@ -276,26 +270,17 @@ fn policy_name(empties: bool) -> &'static str {
 }
 
 fn show_policies(policies: &[CachePolicy], outcome: &mut Outcome) {
-    let mut rows = Vec::new();
-    for policy in policies {
-        let mut m = Measurement::with_setting([("after each step", policy_name(policy.empties).into())]);
-        m.measure("reserved_between_steps_bytes", policy.between);
-        m.measure("reserved_at_most_bytes", policy.at_most);
-        m.measure("segments_taken_per_step", policy.driver_calls);
-        policy.times.measure(&mut m, "step_us");
-        outcome.rows.push(m);
-        rows.push(vec![
-            text(policy_name(policy.empties)),
-            Cell::Bytes(policy.between),
-            Cell::Bytes(policy.at_most),
-            Cell::Count(policy.driver_calls),
-            text(policy.times.words()),
-        ]);
-    }
-    let columns = ["after each step", "between", "at most", "segments", "step (range)"];
+    let columns = Columns::new()
+        .words("after each step", "after each step", |policy: &CachePolicy| policy_name(policy.empties))
+        .bytes("reserved_between_steps_bytes", "between", |policy| policy.between)
+        .bytes("reserved_at_most_bytes", "at most", |policy| policy.at_most)
+        .count("segments_taken_per_step", "segments", |policy| policy.driver_calls)
+        .row(|policy, m| policy.times.measure(m, "step_us"))
+        .cell("step (range)", |policy| text(policy.times.words()));
+    outcome.rows.extend(policies.iter().map(|policy| columns.measurement(policy)));
     let title =
         "Reserved between and during steps, segments taken from the driver in each step, the middle of several steps";
-    outcome.tables.push(table(title, &columns, rows));
+    outcome.tables.push(columns.table(title, policies));
 }
 
 impl Sequence {

@@ -7,17 +7,16 @@
 use lab_analysis::predict::{MAX_ROUNDED_BYTES, product_workspaces, rounded};
 use lab_base::error::Result;
 use lab_base::figures::both as bytes;
-use lab_base::section::{Cell, Table};
-use lab_models::{ModelOptions, architecture};
 use lab_training::{OptimizerKind, OptimizerSettings};
 use memcore::memory::Category;
 use memcore::{Array, DType, Device};
 
+use super::columns::Columns;
 use super::default_allocator::predictable;
+use super::perceptron::{CLASSES, FEATURES, Perceptron};
 use super::progress::Progress;
 use super::session::{Session, undisturbed};
-use super::tables::{table, text};
-use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
 /// The experiment.
 pub(super) struct Resume;
@@ -37,8 +36,6 @@ const CLAIMS: &[Claim] = &[
     },
 ];
 
-const FEATURES: usize = 64;
-const CLASSES: usize = 10;
 /// Steps after the start. The last is measured.
 const STEPS: usize = 3;
 /// Start of the training.
@@ -72,29 +69,20 @@ impl Start {
 
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
-    width: usize,
-    layers: usize,
+    network: Perceptron,
     batch: usize,
 }
 
 impl Sizes {
-    /// Bytes of each parameter.
-    fn parameters(self) -> Vec<u64> {
-        let layer = |inputs: usize, outputs: usize| [4 * (inputs * outputs) as u64, 4 * outputs as u64];
-        let hidden = std::iter::repeat_n(layer(self.width, self.width), self.layers - 1);
-        let all = std::iter::once(layer(FEATURES, self.width)).chain(hidden).chain([layer(self.width, CLASSES)]);
-        all.flatten().collect()
-    }
-
     /// True if every block is as large as the request.
     fn is_small(self) -> bool {
-        self.parameters().iter().all(|bytes| *bytes <= MAX_ROUNDED_BYTES)
+        self.network.bytes().iter().all(|bytes| *bytes <= MAX_ROUNDED_BYTES)
     }
 
     /// True if the peak is in the update: few examples pass through many parameters.
     fn peak_is_in_the_update(self) -> bool {
-        let activations = 2 * (self.layers + 1) * 4 * self.batch * self.width.max(FEATURES);
-        (activations as u64) < self.parameters().iter().sum()
+        let activations = 2 * (self.network.layers + 1) * 4 * self.batch * self.network.width.max(FEATURES);
+        (activations as u64) < self.network.bytes().iter().sum()
     }
 }
 
@@ -129,26 +117,19 @@ impl Experiment for Resume {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
-        let sizes = Sizes {
-            width: setup.within("width", 512, 1..=1 << 16)?,
-            layers: setup.within("layers", 4, 1..=1024)?,
-            batch: setup.within("batch", 32, 1..=1 << 20)?,
-        };
-        let mut outcome = Outcome::default();
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
+        let sizes = Sizes { network: Perceptron::asked(setup)?, batch: setup.within("batch", 32, 1..=1 << 20)? };
         let mut progress = Progress::new(setup, Start::ALL.len());
         let predictable = predictable(setup)? && sizes.is_small();
+        let columns = columns();
         let mut trials = Vec::new();
         for start in Start::ALL {
-            if !progress.next(start.name()) {
-                outcome.interrupted = true;
-                return Ok(outcome);
-            }
+            progress.next(start.name())?;
             let trial = attempt(setup, start, sizes, predictable)?;
-            outcome.rows.push(trial.measurement());
+            outcome.rows.push(columns.measurement(&trial));
             trials.push(trial);
         }
-        outcome.tables.push(shown(&trials));
+        outcome.tables.push(columns.table("What training takes by how it begins", &trials));
         outcome.notes.push(
             "A checkpoint of the fused optimizer keeps its step counters on the device in any case. transformers' Trainer, Lightning and others \
              load in their own ways, which are not tested here."
@@ -156,7 +137,7 @@ impl Experiment for Resume {
         );
         outcome.claims = judge(&trials);
         outcome.answer = answer(&trials);
-        Ok(outcome)
+        Ok(())
     }
 }
 
@@ -169,16 +150,9 @@ struct Checkpoint {
 
 fn attempt(setup: &Setup<'_>, start: Start, sizes: Sizes, predictable: bool) -> Result<Trial> {
     let device = (setup.open)()?;
-    let Sizes { width, layers, batch } = sizes;
-    let options = ModelOptions {
-        layers: Some(layers),
-        width: Some(width),
-        features: Some(FEATURES),
-        classes: Some(CLASSES),
-        ..ModelOptions::default()
-    };
+    let Sizes { network, batch } = sizes;
     let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
-    let mut session = Session::in_f32(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
+    let mut session = Session::in_f32(&device, &*network.network()?, &adam, setup.seed)?;
     device.phase("load");
     let mut checkpoint = if start == Start::Afresh { None } else { Some(load(&device, &mut session, start)?) };
     let restored_bytes = device.usage().allocated_bytes();
@@ -230,7 +204,7 @@ fn load(device: &Device, session: &mut Session, start: Start) -> Result<Checkpoi
 /// Predicts the bytes held once everything is loaded, and at the peak of a step. The peak is the update, with gradients, a root for each
 /// parameter, the batch, logits and loss, and the libraries' workspaces.
 fn foreseen(start: Start, sizes: Sizes, device: &Device) -> (u64, Option<u64>) {
-    let parameters = sizes.parameters();
+    let parameters = sizes.network.bytes();
     let model: u64 = parameters.iter().map(|bytes| rounded(*bytes)).sum();
     let counters = if start.loads_onto_device() { parameters.len() as u64 * rounded(4) } else { 0 };
     let weights = |here: bool| if here { model } else { 0 };
@@ -245,30 +219,15 @@ fn foreseen(start: Start, sizes: Sizes, device: &Device) -> (u64, Option<u64>) {
     (restored, sizes.peak_is_in_the_update().then_some(peak))
 }
 
-impl Trial {
-    fn measurement(&self) -> Measurement {
-        let mut m = Measurement::with_setting([("start", self.start.name().into())]);
-        m.measure("restored_bytes", self.restored_bytes);
-        m.measure("held_bytes", self.held_bytes);
-        m.measure("peak_bytes", self.peak_bytes);
-        m.measure("reserved_bytes", self.reserved_bytes);
-        if let Some((restored, peak)) = self.foreseen {
-            m.predict("restored_bytes", restored);
-            if let Some(peak) = peak {
-                m.predict("peak_bytes", peak);
-            }
-        }
-        m
-    }
-}
-
-fn shown(trials: &[Trial]) -> Table {
-    let row = |t: &Trial| {
-        let figures = [t.restored_bytes, t.held_bytes, t.peak_bytes, t.reserved_bytes].map(Cell::Bytes);
-        std::iter::once(text(t.start.name())).chain(figures).collect()
-    };
-    let columns = ["training begins", "loaded", "after a step", "peak of a step", "reserved"];
-    table("What training takes by how it begins", &columns, trials.iter().map(row).collect())
+fn columns() -> Columns<'static, Trial> {
+    Columns::new()
+        .words("start", "training begins", |t: &Trial| t.start.name())
+        .bytes("restored_bytes", "loaded", |t| t.restored_bytes)
+        .bytes("held_bytes", "after a step", |t| t.held_bytes)
+        .bytes("peak_bytes", "peak of a step", |t| t.peak_bytes)
+        .bytes("reserved_bytes", "reserved", |t| t.reserved_bytes)
+        .predicted("restored_bytes", |t| t.foreseen.map(|(restored, _)| restored))
+        .predicted("peak_bytes", |t| t.foreseen.and_then(|(_, peak)| peak))
 }
 
 /// Bytes of the peak beyond that of a fresh start.

@@ -17,12 +17,6 @@ use memcore::nn::{Init, Sequential};
 
 use super::Setup;
 
-/// A perceptron whose inputs are as wide as its hidden layers.
-pub(super) fn even_perceptron(layers: usize, width: usize, classes: usize) -> Result<Box<dyn Architecture>> {
-    let (layers, width, classes) = (Some(layers), Some(width), Some(classes));
-    architecture("mlp", &ModelOptions { layers, width, features: width, classes, ..ModelOptions::default() })
-}
-
 /// A row, with the composition of memory at that moment.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {

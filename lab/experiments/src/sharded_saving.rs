@@ -10,17 +10,16 @@ use std::sync::Arc;
 use lab_analysis::predict::{MAX_ROUNDED_BYTES, rounded};
 use lab_base::error::Result;
 use lab_base::figures::both as bytes;
-use lab_base::section::{Cell, Table};
-use lab_models::{ModelOptions, architecture};
 use lab_training::data_parallel::{DataParallelSettings, Rank, Stage};
 use lab_training::{OptimizerKind, OptimizerSettings, RunSettings, Source};
 use memcore::backend::Meta;
 use memcore::memory::Category;
 use memcore::{Array, DType, Device};
 
+use super::columns::Columns;
+use super::perceptron::Perceptron;
 use super::progress::Progress;
-use super::tables::{table, text};
-use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
 /// The experiment.
 pub(super) struct ShardedSaving;
@@ -36,8 +35,6 @@ const CLAIMS: &[Claim] = &[
     },
 ];
 
-const FEATURES: usize = 64;
-const CLASSES: usize = 10;
 const STEPS: usize = 2;
 /// A way to save the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,23 +73,15 @@ impl Way {
 
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
-    width: usize,
-    layers: usize,
+    network: Perceptron,
     ranks: usize,
 }
 
 impl Sizes {
-    /// Rows of each parameter, and number of values in a row.
-    fn parameters(self) -> Vec<(usize, usize)> {
-        let inputs = std::iter::once(FEATURES).chain(std::iter::repeat_n(self.width, self.layers - 1));
-        let hidden = inputs.flat_map(|inputs| [(self.width, inputs), (self.width, 1)]);
-        hidden.chain([(CLASSES, self.width), (CLASSES, 1)]).collect()
-    }
-
     /// Bytes of each gathered parameter, padded to equal shards of its rows.
     fn gathered(self) -> impl Iterator<Item = u64> {
         let ranks = self.ranks;
-        self.parameters().into_iter().map(move |(rows, row)| 4 * (rows.div_ceil(ranks) * ranks * row) as u64)
+        self.network.parameters().into_iter().map(move |(rows, row)| 4 * (rows.div_ceil(ranks) * ranks * row) as u64)
     }
 }
 
@@ -110,18 +99,6 @@ struct Trial {
 impl Trial {
     fn gathered_bytes(&self) -> u64 {
         self.peak_bytes - self.held_bytes
-    }
-
-    fn measurement(&self) -> Measurement {
-        let mut m = Measurement::with_setting([("saved", self.way.name().into())]);
-        m.measure("training_peak_bytes", self.training_peak_bytes);
-        m.measure("held_bytes", self.held_bytes);
-        m.measure("saving_peak_bytes", self.peak_bytes);
-        m.measure("gathered_bytes", self.gathered_bytes());
-        if let Some(predicted) = self.predicted_bytes {
-            m.predict("gathered_bytes", predicted);
-        }
-        m
     }
 }
 
@@ -142,25 +119,18 @@ impl Experiment for ShardedSaving {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
-        let sizes = Sizes {
-            ranks: setup.within("ranks", 8, 2..=4096)?,
-            width: setup.within("width", 512, 1..=1 << 16)?,
-            layers: setup.within("layers", 4, 1..=1024)?,
-        };
-        let mut outcome = Outcome::default();
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
+        let sizes = Sizes { ranks: setup.within("ranks", 8, 2..=4096)?, network: Perceptron::asked(setup)? };
         let mut progress = Progress::new(setup, Way::ALL.len());
+        let columns = columns();
         let mut trials = Vec::new();
         for way in Way::ALL {
-            if !progress.next(way.name()) {
-                outcome.interrupted = true;
-                return Ok(outcome);
-            }
+            progress.next(way.name())?;
             let trial = attempt(setup, way, sizes)?;
-            outcome.rows.push(trial.measurement());
+            outcome.rows.push(columns.measurement(&trial));
             trials.push(trial);
         }
-        outcome.tables.push(shown(&trials));
+        outcome.tables.push(columns.table("What a rank's device holds while it saves", &trials));
         outcome.notes.push(format!(
             "With full_state_dict every rank gathers the whole state on its device, not rank 0 alone; with cpu_offload only rank 0 keeps it, \
              {} of its host's memory. FSDP's older state_dict gathers a unit at a time as well; its optimizer's state is not tested here.",
@@ -168,7 +138,7 @@ impl Experiment for ShardedSaving {
         ));
         outcome.claims = judge(&trials, sizes);
         outcome.answer = answer(&trials, sizes);
-        Ok(outcome)
+        Ok(())
     }
 }
 
@@ -176,13 +146,6 @@ fn attempt(setup: &Setup<'_>, way: Way, sizes: Sizes) -> Result<Trial> {
     // Collectives are counted but not carried out, so that a rank runs on a device that computes nothing.
     let profile = (setup.open)()?.profile().clone();
     let device = Device::builder(Arc::new(Meta::default())).profile(profile).build();
-    let options = ModelOptions {
-        layers: Some(sizes.layers),
-        width: Some(sizes.width),
-        features: Some(FEATURES),
-        classes: Some(CLASSES),
-        ..ModelOptions::default()
-    };
     let batch = 8 * sizes.ranks;
     let mut run = RunSettings::new(batch, STEPS, OptimizerSettings::new(OptimizerKind::Adam, 1e-3));
     run.seed = setup.seed;
@@ -195,7 +158,7 @@ fn attempt(setup: &Setup<'_>, way: Way, sizes: Sizes) -> Result<Trial> {
         sync_each: false,
     };
     let source = Source::Synthetic { seed: setup.seed };
-    let mut rank = Rank::new(&*architecture("mlp", &options)?, &device, &settings, 0, source)?;
+    let mut rank = Rank::new(&*sizes.network.network()?, &device, &settings, 0, source)?;
     for step in 0..STEPS {
         device.reset_peak_stats();
         rank.step(step)?;
@@ -215,7 +178,7 @@ fn attempt(setup: &Setup<'_>, way: Way, sizes: Sizes) -> Result<Trial> {
 fn gather(device: &Device, way: Way, sizes: Sizes) -> Result<Vec<Array>> {
     let mut state = Vec::new();
     for _ in 0..way.copies() {
-        for (rows, row) in sizes.parameters() {
+        for (rows, row) in sizes.network.parameters() {
             let padded = [rows.div_ceil(sizes.ranks) * sizes.ranks, row];
             let whole = Array::empty_as(device, &padded, DType::F32, Category::Temporary)?;
             if way != Way::Offloaded {
@@ -236,13 +199,14 @@ fn foreseen(way: Way, sizes: Sizes) -> Option<u64> {
     })
 }
 
-fn shown(trials: &[Trial]) -> Table {
-    let row = |t: &Trial| {
-        let figures = [t.training_peak_bytes, t.held_bytes, t.peak_bytes, t.gathered_bytes()].map(Cell::Bytes);
-        std::iter::once(text(t.way.name())).chain(figures).collect()
-    };
-    let columns = ["saved", "peak of training", "held before", "peak of saving", "gathered"];
-    table("What a rank's device holds while it saves", &columns, trials.iter().map(row).collect())
+fn columns() -> Columns<'static, Trial> {
+    Columns::new()
+        .words("saved", "saved", |t: &Trial| t.way.name())
+        .bytes("training_peak_bytes", "peak of training", |t| t.training_peak_bytes)
+        .bytes("held_bytes", "held before", |t| t.held_bytes)
+        .bytes("saving_peak_bytes", "peak of saving", |t| t.peak_bytes)
+        .bytes("gathered_bytes", "gathered", Trial::gathered_bytes)
+        .predicted("gathered_bytes", |t| t.predicted_bytes)
 }
 
 fn answer(trials: &[Trial], sizes: Sizes) -> ShortAnswer {

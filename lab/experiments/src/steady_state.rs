@@ -86,12 +86,11 @@ impl Experiment for SteadyState {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let steps = setup.size("steps", 6);
         if steps < 4 || setup.size("batch", 1) == 0 {
             return Err(Error::usage("steps, batch", "at least 4 steps of at least 1 example"));
         }
-        let mut outcome = Outcome::default();
         let cases = match setup.model {
             Some(name) => vec![Case { name, network: None, build: Session::asked }],
             None => CASES.into(),
@@ -100,27 +99,24 @@ impl Experiment for SteadyState {
         let mut runs = Vec::new();
         for case in &cases {
             let (run, whole) = follow(case, setup, steps, &mut progress)?;
-            show(&run, &mut outcome);
+            show(&run, outcome);
             runs.push(run);
-            if !whole {
-                outcome.interrupted = true;
-                return Ok(outcome);
-            }
+            whole?;
         }
         outcome.claims = judge(&runs);
         outcome.answer = answer(&runs, outcome.claims[0].verdict);
-        Ok(outcome)
+        Ok(())
     }
 }
 
-fn follow(case: &Case<'_>, setup: &Setup<'_>, steps: usize, progress: &mut Progress<'_>) -> Result<(Run, bool)> {
+fn follow(case: &Case<'_>, setup: &Setup<'_>, steps: usize, progress: &mut Progress<'_>) -> Result<(Run, Result<()>)> {
     let device = (setup.open)()?;
     let batch = setup.size("batch", BATCH);
     let mut session = (case.build)(&device, setup)?;
-    let (mut moments, mut peaks, mut whole) = (vec![session.moment("model")], Vec::new(), true);
+    let (mut moments, mut peaks, mut whole) = (vec![session.moment("model")], Vec::new(), Ok(()));
     for i in 0..steps {
-        if !progress.next(&format!("{}, step {i}", case.name)) {
-            whole = false;
+        whole = progress.next(&format!("{}, step {i}", case.name));
+        if whole.is_err() {
             break;
         }
         let step = session.whole_step(&format!("s{i}"), batch)?;

@@ -75,7 +75,7 @@ fn small(experiment: &dyn Experiment, backend: &Arc<dyn Backend>) -> Result<Outc
     let sizes: BTreeMap<String, Vec<usize>> = sizes.iter().map(|(k, v)| (k.to_string(), v.to_vec())).collect();
     let setup =
         Setup { open: &open, places: &[], model: None, sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };
-    experiment.run(&setup).map_err(|error| error.to_string())
+    experiment.ask(&setup).map_err(|error| error.to_string())
 }
 
 /// Measurements in each setting, without times and values that depend on a device's rounding.

@@ -3,20 +3,14 @@
 use std::ffi::{c_int, c_uint};
 
 use crate::answer::{Answer, Code, driver};
-use crate::argument::{Out, Text, write_text};
+use crate::argument::{Out, write_text};
+use crate::exports::exports;
 use crate::settings::settings;
-use crate::work::streams::PRIORITIES;
-use crate::work::work;
-use crate::{card, context, peers, pools, wheel};
+use crate::{card, context, peers, wheel};
 
 #[unsafe(no_mangle)]
 extern "C" fn cuInit(_flags: c_uint) -> c_int {
     driver(context::initialize().and_then(|()| if settings().cards == 0 { Err(Code::NO_DEVICE) } else { Ok(()) }))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuDriverGetVersion(version: Out<c_int>) -> c_int {
-    driver(version.set(wheel::cuda()))
 }
 
 #[unsafe(no_mangle)]
@@ -27,11 +21,6 @@ extern "C" fn cuDeviceGet(device: Out<c_int>, number: c_int) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGetCount(count: Out<c_int>) -> c_int {
     driver(context::initialize().and_then(|()| count.set(settings().cards as c_int)))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuDeviceGetAttribute(value: Out<c_int>, attribute: c_int, device: c_int) -> c_int {
-    driver(context::card(device).and_then(|_| value.set(card::attribute(attribute, device))))
 }
 
 #[unsafe(no_mangle)]
@@ -49,38 +38,8 @@ extern "C" fn cuDeviceGetName(text: Out<u8>, capacity: c_int, device: c_int) -> 
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuDeviceGetPCIBusId(text: Out<u8>, capacity: c_int, device: c_int) -> c_int {
-    let capacity = usize::try_from(capacity).unwrap_or(0);
-    driver(context::card(device).and_then(|_| write_text(text, capacity, &card::bus_text(device))))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuDeviceGetByPCIBusId(device: Out<c_int>, text: Text) -> c_int {
-    let find = |text: String| {
-        let cards = 0..settings().cards as c_int;
-        cards.into_iter().find(|card| card::bus_text(*card).eq_ignore_ascii_case(&text)).ok_or(Code::INVALID_DEVICE)
-    };
-    driver(text.get().and_then(find).and_then(|card| device.set(card)))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuDeviceGetUuid(uuid: Out<[u8; 16]>, device: c_int) -> c_int {
-    driver(context::card(device).and_then(|_| uuid.set(card::uuid(device))))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuDeviceGetUuid_v2(uuid: Out<[u8; 16]>, device: c_int) -> c_int {
-    cuDeviceGetUuid(uuid, device)
-}
-
-#[unsafe(no_mangle)]
 extern "C" fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: c_int) -> c_int {
     driver(context::card(device).and_then(|_| bytes.set(settings().memory as usize)))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuDeviceCanAccessPeer(answer: Out<c_int>, device: c_int, peer: c_int) -> c_int {
-    driver(peers::can_access(device, peer).and_then(|can| answer.set(can.into())))
 }
 
 #[unsafe(no_mangle)]
@@ -119,32 +78,29 @@ extern "C" fn cuDevicePrimaryCtxGetState(device: c_int, flags: Out<c_uint>, acti
     }))
 }
 
-fn create(made: Out<usize>, device: c_int) -> c_int {
-    driver(context::card(device).and_then(|card| {
-        context::bind(context::handle(card))?;
-        made.set(context::handle(card))
-    }))
+fn create(made: Out<usize>, device: c_int) -> Answer {
+    let handle = context::handle(context::card(device)?);
+    context::bind(handle)?;
+    made.set(handle)
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuCtxCreate_v2(made: Out<usize>, _flags: c_uint, device: c_int) -> c_int {
-    create(made, device)
-}
+exports! {
+    driver cuCtxCreate_v2(made: Out<usize>, _flags: c_uint, device: c_int) {
+        create(made, device)
+    }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuCtxCreate_v3(
-    made: Out<usize>,
-    _affinity: usize,
-    _count: c_int,
-    _flags: c_uint,
-    device: c_int,
-) -> c_int {
-    create(made, device)
-}
+    driver cuCtxCreate_v3(made: Out<usize>, _affinity: usize, _count: c_int, _flags: c_uint, device: c_int) {
+        create(made, device)
+    }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuCtxCreate_v4(made: Out<usize>, _parameters: usize, _flags: c_uint, device: c_int) -> c_int {
-    create(made, device)
+    driver cuCtxCreate_v4(made: Out<usize>, _parameters: usize, _flags: c_uint, device: c_int) {
+        create(made, device)
+    }
+
+    driver cuDeviceGetUuid, driver cuDeviceGetUuid_v2(uuid: Out<[u8; 16]>, device: c_int) {
+        context::card(device)?;
+        uuid.set(card::uuid(device))
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -200,25 +156,4 @@ extern "C" fn cuCtxGetFlags(flags: Out<c_uint>) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxGetId(_context: usize, id: Out<u64>) -> c_int {
     driver(id.set(context::current() as u64 + 1))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuCtxGetStreamPriorityRange(least: Out<c_int>, greatest: Out<c_int>) -> c_int {
-    least.offer(PRIORITIES.0);
-    greatest.offer(PRIORITIES.1);
-    0
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuCtxSynchronize() -> c_int {
-    let wait = || -> Answer {
-        context::used()?;
-        let mut work = work();
-        work.forbid_in_capture()?;
-        work.complete_all();
-        drop(work);
-        pools::synchronized();
-        Ok(())
-    };
-    driver(wait())
 }

@@ -1,8 +1,7 @@
-//! The CUDA driver (libcuda). The runtime here does not call it: both use the same files.
+//! The CUDA driver (libcuda). The runtime here does not call it: both use the same files, and `both/` has what the two have alike.
 
 mod contexts;
 mod entries;
 mod memory;
 mod modules;
-mod streams;
 mod virtual_memory;

@@ -5,35 +5,18 @@ use std::ffi::{c_int, c_uint};
 use crate::answer::{Answer, Code, driver};
 use crate::argument::{In, Out};
 use crate::card::{MAX_THREADS, multiprocessors, resident_blocks};
+use crate::exports::exports;
 use crate::kernels::{self, Dim3, Launch};
 use crate::settings::settings;
-use crate::work::HostFunction;
 use crate::{context, handles, memory, told};
 
-/// Defines functions that return a new handle, whatever their arguments.
-macro_rules! loads {
-    ($($name:ident)*) => {$(
-        #[unsafe(no_mangle)]
-        extern "C" fn $name(handle: Out<usize>) -> c_int {
-            driver(context::used().and_then(|_| handle.set(handles::new())))
-        }
-    )*};
-}
-
-// For build.rs: exported_names!(cuModuleLoad, cuModuleLoadData, cuModuleLoadDataEx, cuModuleLoadFatBinary,
-// cuModuleGetFunction, cuLibraryLoadData, cuLibraryLoadFromFile, cuLibraryGetKernel, cuLibraryGetModule,
-// cuKernelGetFunction)
-loads! {
-    cuModuleLoad
-    cuModuleLoadData
-    cuModuleLoadDataEx
-    cuModuleLoadFatBinary
-    cuModuleGetFunction
-    cuLibraryLoadData
-    cuLibraryLoadFromFile
-    cuLibraryGetKernel
-    cuLibraryGetModule
-    cuKernelGetFunction
+exports! {
+    driver cuModuleLoad, driver cuModuleLoadData, driver cuModuleLoadDataEx, driver cuModuleLoadFatBinary,
+    driver cuModuleGetFunction, driver cuLibraryLoadData, driver cuLibraryLoadFromFile, driver cuLibraryGetKernel,
+    driver cuLibraryGetModule, driver cuKernelGetFunction(handle: Out<usize>) {
+        context::used()?;
+        handle.set(handles::new())
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -90,21 +73,14 @@ extern "C" fn cuKernelGetAttribute(value: Out<c_int>, number: c_int, _kernel: us
     driver(attribute(number).and_then(|found| value.set(found)))
 }
 
-fn set_attribute(number: c_int, value: c_int) -> c_int {
-    const MAX_DYNAMIC_SHARED: c_int = 8;
-    let most = crate::card::architecture().shared_opt_in;
-    let is_too_much = number == MAX_DYNAMIC_SHARED && !(0..=most).contains(&value);
-    driver(if is_too_much { Err(Code::INVALID_VALUE) } else { Ok(()) })
-}
-
 #[unsafe(no_mangle)]
 extern "C" fn cuFuncSetAttribute(_function: usize, number: c_int, value: c_int) -> c_int {
-    set_attribute(number, value)
+    driver(kernels::check_attribute(number, value))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuKernelSetAttribute(number: c_int, value: c_int, _kernel: usize, _device: c_int) -> c_int {
-    set_attribute(number, value)
+    driver(kernels::check_attribute(number, value))
 }
 
 #[unsafe(no_mangle)]
@@ -166,12 +142,6 @@ extern "C" fn cuLaunchKernelEx(configuration: In<Configuration>) -> c_int {
         Ok(Configuration { grid, block, shared, stream }) => launch(grid, block, shared, stream),
         Err(code) => driver(Err(code)),
     }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuLaunchHostFunc(stream: usize, function: Option<extern "C" fn(usize)>, argument: usize) -> c_int {
-    let function = function.ok_or(Code::INVALID_VALUE);
-    driver(function.and_then(|function| kernels::call(stream, HostFunction { function, argument })))
 }
 
 #[unsafe(no_mangle)]

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 
 use crate::answer::{Answer, Code, runtime};
 use crate::argument::{In, Out};
+use crate::exports::exports;
 use crate::work::{kind, work};
 use crate::{context, space, symbols, values};
 
@@ -44,81 +45,22 @@ impl Rows {
 }
 
 /// Runs a copy for which the program waits.
-fn now(rows: Rows, kind: c_int) -> c_int {
-    runtime(check(kind).and_then(|()| {
-        work().forbid_in_capture()?;
-        rows.copy()
-    }))
+fn now(rows: Rows, kind: c_int) -> Answer {
+    check(kind)?;
+    work().forbid_in_capture()?;
+    rows.copy()
 }
 
 /// Runs a copy in the order of a stream.
-fn in_order(rows: Rows, direction: c_int, stream: usize) -> c_int {
-    runtime(
-        check(direction).and_then(
-            |()| {
-                if work().capture_node(stream, kind::MEMCPY, None)? { Ok(()) } else { rows.copy() }
-            },
-        ),
-    )
+fn in_order(rows: Rows, direction: c_int, stream: usize) -> Answer {
+    check(direction)?;
+    let is_captured = work().capture_node(stream, kind::MEMCPY, None)?;
+    if is_captured { Ok(()) } else { rows.copy() }
 }
 
 fn check(direction: c_int) -> Answer {
     context::used()?;
     if KINDS.contains(&direction) { Ok(()) } else { Err(Code(21)) }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaMemcpy(to: usize, from: usize, bytes: usize, kind: c_int) -> c_int {
-    now(Rows::flat(to, from, bytes), kind)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaMemcpyAsync(to: usize, from: usize, bytes: usize, kind: c_int, stream: usize) -> c_int {
-    in_order(Rows::flat(to, from, bytes), kind, stream)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaMemcpyPeer(to: usize, _to_card: c_int, from: usize, _from_card: c_int, bytes: usize) -> c_int {
-    now(Rows::flat(to, from, bytes), 3)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaMemcpyPeerAsync(
-    to: usize,
-    _to_card: c_int,
-    from: usize,
-    _from_card: c_int,
-    bytes: usize,
-    stream: usize,
-) -> c_int {
-    in_order(Rows::flat(to, from, bytes), 3, stream)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaMemcpy2D(
-    to: usize,
-    to_pitch: usize,
-    from: usize,
-    from_pitch: usize,
-    width: usize,
-    height: usize,
-    kind: c_int,
-) -> c_int {
-    now(Rows { to: (to, to_pitch), from: (from, from_pitch), width, height }, kind)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaMemcpy2DAsync(
-    to: usize,
-    to_pitch: usize,
-    from: usize,
-    from_pitch: usize,
-    width: usize,
-    height: usize,
-    kind: c_int,
-    stream: usize,
-) -> c_int {
-    in_order(Rows { to: (to, to_pitch), from: (from, from_pitch), width, height }, kind, stream)
 }
 
 /// Fills rows, in the order of a stream if one is given.
@@ -144,77 +86,90 @@ fn fill(address: usize, pitch: usize, byte: c_int, (width, height): (usize, usiz
     Ok(())
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn cudaMemset(address: usize, byte: c_int, bytes: usize) -> c_int {
-    runtime(fill(address, 0, byte, (bytes, 1), None))
+exports! {
+    runtime cudaMemcpy(to: usize, from: usize, bytes: usize, kind: c_int) {
+        now(Rows::flat(to, from, bytes), kind)
+    }
+
+    runtime cudaMemcpyAsync(to: usize, from: usize, bytes: usize, kind: c_int, stream: usize) {
+        in_order(Rows::flat(to, from, bytes), kind, stream)
+    }
+
+    runtime cudaMemcpyPeer(to: usize, _to_card: c_int, from: usize, _from_card: c_int, bytes: usize) {
+        now(Rows::flat(to, from, bytes), 3)
+    }
+
+    runtime cudaMemcpyPeerAsync(
+        to: usize, _to_card: c_int, from: usize, _from_card: c_int, bytes: usize, stream: usize,
+    ) {
+        in_order(Rows::flat(to, from, bytes), 3, stream)
+    }
+
+    runtime cudaMemcpy2D(
+        to: usize, to_pitch: usize, from: usize, from_pitch: usize, width: usize, height: usize, kind: c_int,
+    ) {
+        now(Rows { to: (to, to_pitch), from: (from, from_pitch), width, height }, kind)
+    }
+
+    runtime cudaMemcpyToSymbol(symbol: usize, from: usize, bytes: usize, offset: usize, kind: c_int) {
+        now(Rows::flat(symbols::place(symbol, offset)?, from, bytes), kind)
+    }
+
+    runtime cudaMemcpyToSymbolAsync(
+        symbol: usize, from: usize, bytes: usize, offset: usize, kind: c_int, stream: usize,
+    ) {
+        in_order(Rows::flat(symbols::place(symbol, offset)?, from, bytes), kind, stream)
+    }
+
+    runtime cudaMemcpyFromSymbol(to: usize, symbol: usize, bytes: usize, offset: usize, kind: c_int) {
+        now(Rows::flat(to, symbols::place(symbol, offset)?, bytes), kind)
+    }
+
+    runtime cudaMemcpyFromSymbolAsync(
+        to: usize, symbol: usize, bytes: usize, offset: usize, kind: c_int, stream: usize,
+    ) {
+        in_order(Rows::flat(to, symbols::place(symbol, offset)?, bytes), kind, stream)
+    }
+
+    runtime cudaGetSymbolAddress(address: Out<usize>, symbol: usize) {
+        address.set(symbols::address(symbol)?.0)
+    }
+
+    runtime cudaGetSymbolSize(size: Out<usize>, symbol: usize) {
+        size.set(symbols::address(symbol)?.1)
+    }
+
+    runtime cudaMemset(address: usize, byte: c_int, bytes: usize) {
+        fill(address, 0, byte, (bytes, 1), None)
+    }
+
+    runtime cudaMemsetAsync(address: usize, byte: c_int, bytes: usize, stream: usize) {
+        fill(address, 0, byte, (bytes, 1), Some(stream))
+    }
+
+    runtime cudaMemset2D(address: usize, pitch: usize, byte: c_int, width: usize, height: usize) {
+        fill(address, pitch, byte, (width, height), None)
+    }
+
+    runtime cudaMemset2DAsync(
+        address: usize, pitch: usize, byte: c_int, width: usize, height: usize, stream: usize,
+    ) {
+        fill(address, pitch, byte, (width, height), Some(stream))
+    }
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cudaMemsetAsync(address: usize, byte: c_int, bytes: usize, stream: usize) -> c_int {
-    runtime(fill(address, 0, byte, (bytes, 1), Some(stream)))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaMemset2D(address: usize, pitch: usize, byte: c_int, width: usize, height: usize) -> c_int {
-    runtime(fill(address, pitch, byte, (width, height), None))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaMemset2DAsync(
-    address: usize,
-    pitch: usize,
-    byte: c_int,
+extern "C" fn cudaMemcpy2DAsync(
+    to: usize,
+    to_pitch: usize,
+    from: usize,
+    from_pitch: usize,
     width: usize,
     height: usize,
-    stream: usize,
-) -> c_int {
-    runtime(fill(address, pitch, byte, (width, height), Some(stream)))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaMemcpyToSymbol(symbol: usize, from: usize, bytes: usize, offset: usize, kind: c_int) -> c_int {
-    symbols::place(symbol, offset).map_or_else(|code| runtime(Err(code)), |to| now(Rows::flat(to, from, bytes), kind))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaMemcpyToSymbolAsync(
-    symbol: usize,
-    from: usize,
-    bytes: usize,
-    offset: usize,
     kind: c_int,
     stream: usize,
 ) -> c_int {
-    symbols::place(symbol, offset)
-        .map_or_else(|code| runtime(Err(code)), |to| in_order(Rows::flat(to, from, bytes), kind, stream))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaMemcpyFromSymbol(to: usize, symbol: usize, bytes: usize, offset: usize, kind: c_int) -> c_int {
-    symbols::place(symbol, offset).map_or_else(|code| runtime(Err(code)), |from| now(Rows::flat(to, from, bytes), kind))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaMemcpyFromSymbolAsync(
-    to: usize,
-    symbol: usize,
-    bytes: usize,
-    offset: usize,
-    kind: c_int,
-    stream: usize,
-) -> c_int {
-    symbols::place(symbol, offset)
-        .map_or_else(|code| runtime(Err(code)), |from| in_order(Rows::flat(to, from, bytes), kind, stream))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaGetSymbolAddress(address: Out<usize>, symbol: usize) -> c_int {
-    runtime(symbols::address(symbol).and_then(|(found, _)| address.set(found)))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaGetSymbolSize(size: Out<usize>, symbol: usize) -> c_int {
-    runtime(symbols::address(symbol).and_then(|(_, bytes)| size.set(bytes)))
+    runtime(in_order(Rows { to: (to, to_pitch), from: (from, from_pitch), width, height }, kind, stream))
 }
 
 /// Copies many ranges. CUDA 12 has one more argument before the stream.

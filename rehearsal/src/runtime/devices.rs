@@ -2,12 +2,10 @@
 
 use std::ffi::{c_int, c_uint};
 
-use crate::answer::{Answer, Code, runtime};
-use crate::argument::{Out, Text, write_text};
+use crate::answer::{Code, runtime};
+use crate::argument::{Out, Text};
 use crate::settings::settings;
-use crate::work::streams::PRIORITIES;
-use crate::work::work;
-use crate::{card, context, entry, peers, pools, wheel};
+use crate::{context, entry, peers, wheel};
 
 #[unsafe(no_mangle)]
 extern "C" fn cudaGetDeviceCount(count: Out<c_int>) -> c_int {
@@ -50,49 +48,6 @@ extern "C" fn cudaGetDeviceFlags(flags: Out<c_uint>) -> c_int {
     runtime(flags.set(0))
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn cudaDeviceSynchronize() -> c_int {
-    runtime(synchronize())
-}
-
-fn synchronize() -> Answer {
-    context::used()?;
-    {
-        let mut work = work();
-        work.forbid_in_capture()?;
-        work.complete_all();
-    }
-    pools::synchronized();
-    Ok(())
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaDeviceGetAttribute(value: Out<c_int>, attribute: c_int, number: c_int) -> c_int {
-    runtime(context::card(number).and_then(|_| value.set(card::attribute(attribute, number))))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaDeviceGetPCIBusId(text: Out<u8>, capacity: c_int, number: c_int) -> c_int {
-    let capacity = usize::try_from(capacity).unwrap_or(0);
-    runtime(context::card(number).and_then(|_| write_text(text, capacity, &card::bus_text(number))))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaDeviceGetByPCIBusId(number: Out<c_int>, text: Text) -> c_int {
-    let find = |text: String| {
-        let cards = 0..settings().cards as c_int;
-        cards.into_iter().find(|card| card::bus_text(*card).eq_ignore_ascii_case(&text)).ok_or(Code::INVALID_DEVICE)
-    };
-    runtime(text.get().and_then(find).and_then(|card| number.set(card)))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaDeviceGetStreamPriorityRange(least: Out<c_int>, greatest: Out<c_int>) -> c_int {
-    least.offer(PRIORITIES.0);
-    greatest.offer(PRIORITIES.1);
-    0
-}
-
 /// Returns a limit by its number: stack, buffer of `printf`, heap, and so on. Limits that programs set are not kept.
 #[unsafe(no_mangle)]
 extern "C" fn cudaDeviceGetLimit(value: Out<usize>, limit: c_int) -> c_int {
@@ -112,11 +67,6 @@ extern "C" fn cudaDeviceGetLimit(value: Out<usize>, limit: c_int) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn cudaDeviceSetLimit(_limit: c_int, _value: usize) -> c_int {
     0
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaDeviceCanAccessPeer(answer: Out<c_int>, number: c_int, peer: c_int) -> c_int {
-    runtime(peers::can_access(number, peer).and_then(|can| answer.set(can.into())))
 }
 
 #[unsafe(no_mangle)]

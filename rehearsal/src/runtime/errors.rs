@@ -1,10 +1,8 @@
-//! Errors and versions.
+//! Errors.
 
 use std::ffi::{c_char, c_int};
 
-use crate::answer::{last_error, meaning, runtime, runtime_name};
-use crate::argument::Out;
-use crate::wheel;
+use crate::answer::{last_error, meaning, runtime_name};
 
 #[unsafe(no_mangle)]
 extern "C" fn cudaGetLastError() -> c_int {
@@ -24,14 +22,4 @@ extern "C" fn cudaGetErrorName(code: c_int) -> *const c_char {
 #[unsafe(no_mangle)]
 extern "C" fn cudaGetErrorString(code: c_int) -> *const c_char {
     meaning(code).as_ptr()
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaDriverGetVersion(version: Out<c_int>) -> c_int {
-    runtime(version.set(wheel::cuda()))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaRuntimeGetVersion(version: Out<c_int>) -> c_int {
-    runtime(version.set(wheel::cuda()))
 }

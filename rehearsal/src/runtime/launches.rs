@@ -5,6 +5,7 @@ use std::ffi::{c_char, c_int, c_uint};
 use crate::answer::{Answer, Code, runtime};
 use crate::argument::{In, Out, Text};
 use crate::card::{MAX_THREADS, SHARED_PER_BLOCK, architecture, resident_blocks};
+use crate::exports::exports;
 use crate::images::{self, Image};
 use crate::kernels::{self, Dim3, Launch};
 use crate::settings::settings;
@@ -72,56 +73,17 @@ extern "C" fn __cudaPopCallConfiguration(
     }))
 }
 
-/// The address of a kernel's function on the host identifies the kernel.
-#[unsafe(no_mangle)]
-extern "C" fn __cudaGetKernel(kernel: Out<usize>, function: usize) -> c_int {
-    runtime(kernel.set(function))
-}
+exports! {
+    /// The address of a kernel's function on the host identifies the kernel.
+    runtime __cudaGetKernel, runtime cudaGetKernel, runtime cudaGetFuncBySymbol(found: Out<usize>, function: usize) {
+        found.set(function)
+    }
 
-#[unsafe(no_mangle)]
-extern "C" fn cudaGetKernel(kernel: Out<usize>, function: usize) -> c_int {
-    runtime(kernel.set(function))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaGetFuncBySymbol(found: Out<usize>, function: usize) -> c_int {
-    runtime(found.set(function))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn __cudaLaunchKernel(
-    function: usize,
-    grid: Dim3,
-    block: Dim3,
-    _arguments: usize,
-    shared: usize,
-    stream: usize,
-) -> c_int {
-    runtime(kernels::launch(function, Launch { grid, block, shared, stream }))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaLaunchKernel(
-    function: usize,
-    grid: Dim3,
-    block: Dim3,
-    _arguments: usize,
-    shared: usize,
-    stream: usize,
-) -> c_int {
-    runtime(kernels::launch(function, Launch { grid, block, shared, stream }))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaLaunchCooperativeKernel(
-    function: usize,
-    grid: Dim3,
-    block: Dim3,
-    _arguments: usize,
-    shared: usize,
-    stream: usize,
-) -> c_int {
-    runtime(kernels::launch(function, Launch { grid, block, shared, stream }))
+    runtime __cudaLaunchKernel, runtime cudaLaunchKernel, runtime cudaLaunchCooperativeKernel(
+        function: usize, grid: Dim3, block: Dim3, _arguments: usize, shared: usize, stream: usize,
+    ) {
+        kernels::launch(function, Launch { grid, block, shared, stream })
+    }
 }
 
 /// The beginning of `cudaLaunchConfig_t`.
@@ -195,23 +157,14 @@ extern "C" fn cudaFuncGetAttributes(attributes: Out<Attributes>, function: usize
     runtime(answer())
 }
 
-/// Checks the one attribute that can fail: more shared memory than the card has.
-fn set_attribute(attribute: c_int, value: c_int) -> Answer {
-    const MAX_DYNAMIC_SHARED: c_int = 8;
-    if attribute == MAX_DYNAMIC_SHARED && !(0..=architecture().shared_opt_in).contains(&value) {
-        return Err(Code::INVALID_VALUE);
-    }
-    Ok(())
-}
-
 #[unsafe(no_mangle)]
 extern "C" fn cudaFuncSetAttribute(_function: usize, attribute: c_int, value: c_int) -> c_int {
-    runtime(set_attribute(attribute, value))
+    runtime(kernels::check_attribute(attribute, value))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cudaKernelSetAttributeForDevice(_kernel: usize, attribute: c_int, value: c_int, card: c_int) -> c_int {
-    runtime(context::card(card).and_then(|_| set_attribute(attribute, value)))
+    runtime(context::card(card).and_then(|_| kernels::check_attribute(attribute, value)))
 }
 
 #[unsafe(no_mangle)]
@@ -219,29 +172,32 @@ extern "C" fn cudaFuncSetCacheConfig(_function: usize, _preference: c_int) -> c_
     0
 }
 
-fn occupancy(blocks: Out<c_int>, threads: c_int, shared: usize) -> c_int {
-    runtime(context::used().and_then(|_| blocks.set(resident_blocks(threads, shared))))
+fn occupancy(blocks: Out<c_int>, threads: c_int, shared: usize) -> Answer {
+    context::used()?;
+    blocks.set(resident_blocks(threads, shared))
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-    blocks: Out<c_int>,
-    _function: usize,
-    threads: c_int,
-    shared: usize,
-) -> c_int {
-    occupancy(blocks, threads, shared)
-}
+exports! {
+    runtime cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        blocks: Out<c_int>, _function: usize, threads: c_int, shared: usize,
+    ) {
+        occupancy(blocks, threads, shared)
+    }
 
-#[unsafe(no_mangle)]
-extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-    blocks: Out<c_int>,
-    _function: usize,
-    threads: c_int,
-    shared: usize,
-    _flags: c_uint,
-) -> c_int {
-    occupancy(blocks, threads, shared)
+    runtime cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        blocks: Out<c_int>, _function: usize, threads: c_int, shared: usize, _flags: c_uint,
+    ) {
+        occupancy(blocks, threads, shared)
+    }
+
+    /// Libraries and kernels that are loaded explicitly. Their images are not read.
+    runtime cudaLibraryLoadData, runtime cudaLibraryLoadFromFile(library: Out<usize>, _code: usize) {
+        library.set(handles::new())
+    }
+
+    runtime cudaLibraryGetKernel(kernel: Out<usize>, _library: usize, _name: Text) {
+        kernel.set(handles::new())
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -267,20 +223,4 @@ extern "C" fn cudaOccupancyMaxPotentialClusterSize(size: Out<c_int>, _function: 
 #[unsafe(no_mangle)]
 extern "C" fn cudaOccupancyMaxActiveClusters(clusters: Out<c_int>, _function: usize, _configuration: usize) -> c_int {
     runtime(clusters.set(crate::card::multiprocessors() / PORTABLE_CLUSTER))
-}
-
-/// Libraries and kernels that are loaded explicitly. Their images are not read.
-#[unsafe(no_mangle)]
-extern "C" fn cudaLibraryLoadData(library: Out<usize>, _code: usize) -> c_int {
-    runtime(library.set(handles::new()))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaLibraryLoadFromFile(library: Out<usize>, _name: Text) -> c_int {
-    runtime(library.set(handles::new()))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaLibraryGetKernel(kernel: Out<usize>, _library: usize, _name: Text) -> c_int {
-    runtime(kernel.set(handles::new()))
 }

@@ -1,23 +1,12 @@
 //! Device memory, and attributes of pointers.
 
-use std::ffi::{c_int, c_uint};
+use std::ffi::c_int;
 
 use crate::answer::{Answer, Code, runtime};
 use crate::argument::Out;
 use crate::host_memory::{self, Kind};
-use crate::settings::settings;
 use crate::work::work;
-use crate::{context, device_memory, shared, space, virtual_memory};
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaMalloc(address: Out<usize>, bytes: usize) -> c_int {
-    runtime(device_memory::allocate(address, bytes))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaFree(address: usize) -> c_int {
-    runtime(device_memory::free(address))
-}
+use crate::{context, device_memory, space, virtual_memory};
 
 /// Rows begin at multiples of 512 bytes.
 #[unsafe(no_mangle)]
@@ -27,21 +16,6 @@ extern "C" fn cudaMallocPitch(address: Out<usize>, pitch: Out<usize>, width: usi
     runtime(whole.and_then(|(row, bytes)| {
         pitch.set(row)?;
         device_memory::allocate(address, bytes)
-    }))
-}
-
-/// Managed memory is host memory. It is not known what kernels would write to it, nor how much of it would move to the
-/// card.
-#[unsafe(no_mangle)]
-extern "C" fn cudaMallocManaged(address: Out<usize>, bytes: usize, flags: c_uint) -> c_int {
-    runtime(device_memory::allocate_managed(address, bytes, flags))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaMemGetInfo(free: Out<usize>, total: Out<usize>) -> c_int {
-    runtime(context::used().map(|card| {
-        free.offer(shared::free(card) as usize);
-        total.offer(settings().memory as usize);
     }))
 }
 

@@ -1,13 +1,9 @@
-//! The CUDA runtime (libcudart).
+//! The CUDA runtime (libcudart). `both/` has what the driver has too.
 
 mod copies;
 mod devices;
 mod errors;
-mod graphs;
-mod host;
 mod launches;
 mod memory;
 mod pools;
 mod properties;
-mod sharing;
-mod streams;

@@ -1,32 +1,10 @@
-//! Stream-ordered memory: pools and their allocations.
+//! Pools of stream-ordered memory.
 
 use std::ffi::c_int;
 
 use crate::answer::{Answer, Code, runtime};
 use crate::argument::{In, Out};
-use crate::work::{kind, work};
-use crate::{context, device_memory, pools};
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaMallocAsync(address: Out<usize>, bytes: usize, stream: usize) -> c_int {
-    runtime(device_memory::allocate_in_order(address, bytes, None, stream))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaMallocFromPoolAsync(address: Out<usize>, bytes: usize, pool: usize, stream: usize) -> c_int {
-    runtime(device_memory::allocate_in_order(address, bytes, Some(pool), stream))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaFreeAsync(address: usize, stream: usize) -> c_int {
-    let answer = work().capture_node(stream, kind::FREE, None);
-    runtime(answer.and_then(|_| device_memory::free_in_order(address)))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cudaDeviceGetDefaultMemPool(pool: Out<usize>, number: c_int) -> c_int {
-    runtime(context::card(number).and_then(|card| pool.set(pools::default_of(card))))
-}
+use crate::{context, pools};
 
 #[unsafe(no_mangle)]
 extern "C" fn cudaDeviceGetMemPool(pool: Out<usize>, number: c_int) -> c_int {

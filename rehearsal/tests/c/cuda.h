@@ -31,6 +31,7 @@ int cudaThreadExchangeStreamCaptureMode(int *);
 int cudaStreamGetCaptureInfo_v2(void *, int *, unsigned long long *, void **, const void **, size_t *);
 int cudaGraphGetNodes(void *, void **, size_t *), cudaGraphInstantiateWithFlags(void **, void *, unsigned long long);
 int cudaGraphLaunch(void *, void *), cudaGraphDestroy(void *), cudaGraphExecDestroy(void *), cudaGraphNodeGetType(void *, int *);
+int cudaGraphDebugDotPrint(void *, const char *, unsigned);
 int cudaLaunchKernel(const void *, dim3, dim3, void **, size_t, void *);
 void **__cudaRegisterFatBinary(void *);
 void __cudaRegisterFunction(void **, const char *, char *, const char *, int, void *, void *, void *, void *, int *);

@@ -165,6 +165,7 @@ static void capture(void) {
     IS(0, cudaStreamEndCapture(a, &graph)); IS(0, cudaStreamIsCapturing(b, &status)); IS(0, status);
     IS(0, cudaGraphGetNodes(graph, NULL, &count)); IS(4, count);
     IS(0, cudaGraphGetNodes(graph, nodes, &count)); IS(0, cudaGraphNodeGetType(nodes[2], &kind)); IS(3, kind);
+    IS(0, cudaGraphDebugDotPrint(graph, "/dev/null", 0));
     IS(0, cudaGraphInstantiateWithFlags(&run, graph, 0)); IS(0, cudaGraphDestroy(graph));
     IS(0, cudaGraphLaunch(run, a)); IS(0, cudaGraphLaunch(run, a)); IS(4, called);
     IS(0, cudaGraphExecDestroy(run)); IS(1, cudaGraphLaunch(run, a));

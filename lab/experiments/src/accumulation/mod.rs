@@ -5,16 +5,17 @@ mod learning;
 use lab_analysis::predict::rounded;
 use lab_base::error::{Error, Result};
 use lab_base::figures::both as bytes;
-use lab_base::section::{Cell, Table};
 use lab_models::Architecture;
 use lab_training::{OptimizerKind, OptimizerSettings, TrainStep, loss};
 use memcore::memory::Category;
 use memcore::{Tensor, ops};
 
+use super::columns::Columns;
 use super::default_allocator::predictable;
+use super::perceptron::perceptron;
 use super::progress::Progress;
-use super::session::{Session, even_perceptron, undisturbed};
-use super::tables::{table, text};
+use super::session::{Session, undisturbed};
+use super::tables::text;
 use super::{
     About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts,
 };
@@ -59,29 +60,22 @@ impl Experiment for Accumulation {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let (batch, pieces) = (setup.size("batch", 512), setup.size("pieces", 8));
         if batch == 0 || pieces < 2 || !batch.is_multiple_of(pieces) {
             return Err(Error::usage("batch, pieces", "at least two pieces, which divide the batch"));
         }
-        let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, 5);
         let predictable = predictable(setup)?;
         let micro = batch / pieces;
-        let mut trials = Vec::new();
+        let (columns, mut trials) = (columns(predictable), Vec::new());
         for (micro, pieces) in [(batch, 1), (micro, pieces), (micro, 1)] {
-            if !progress.next(&format!("{pieces} × {micro}")) {
-                outcome.interrupted = true;
-                return Ok(outcome);
-            }
+            progress.next(&format!("{pieces} × {micro}"))?;
             let trial = attempt(setup, micro, pieces)?;
-            outcome.rows.push(trial.measurement(predictable));
+            outcome.rows.push(columns.measurement(&trial));
             trials.push(trial);
         }
-        if !progress.next("the gradients of both") {
-            outcome.interrupted = true;
-            return Ok(outcome);
-        }
+        progress.next("the gradients of both")?;
         let difference = gradient_difference(setup, batch, pieces)?;
         let mut m = Measurement::with_setting([("micro_batch", micro.into()), ("pieces", pieces.into())]);
         match difference.map(billionths) {
@@ -89,17 +83,14 @@ impl Experiment for Accumulation {
             None => m.unknown("gradient_difference_ppb"),
         }
         outcome.rows.push(m);
-        outcome.tables.push(shown(&trials));
-        if !progress.next("what is learnt with each batch") {
-            outcome.interrupted = true;
-            return Ok(outcome);
-        }
+        outcome.tables.push(columns.table("One optimizer step", &trials));
+        progress.next("what is learnt with each batch")?;
         let learnt = learning::learn(setup, &*network()?, batch, pieces)?;
         outcome.rows.extend(learning::rows(batch, pieces, learnt.as_ref()));
         outcome.claims = judge(&trials, difference);
         outcome.answer = answer(&trials);
         outcome.claims.extend(learning::judge([CLAIMS[2], CLAIMS[3]], batch, pieces, learnt.as_ref()));
-        Ok(outcome)
+        Ok(())
     }
 }
 
@@ -108,7 +99,7 @@ fn billionths(share: f64) -> u64 {
 }
 
 fn network() -> Result<Box<dyn Architecture>> {
-    even_perceptron(LAYERS, WIDTH, CLASSES)
+    perceptron(LAYERS, WIDTH, WIDTH, CLASSES)
 }
 
 fn session(setup: &Setup<'_>) -> Result<Session> {
@@ -179,35 +170,23 @@ fn gradient_difference(setup: &Setup<'_>, batch: usize, pieces: usize) -> Result
     Ok(Some(apart / largest.max(f64::MIN_POSITIVE)))
 }
 
-impl Trial {
-    fn measurement(&self, predictable: bool) -> Measurement {
-        let mut m = Measurement::with_setting([("micro_batch", self.micro.into()), ("pieces", self.pieces.into())]);
-        m.measure("activation_bytes", self.activation_bytes);
-        m.measure("gradient_bytes", self.gradient_bytes);
-        m.measure("peak_bytes", self.peak_bytes);
-        let hidden = (4 * self.micro * WIDTH) as u64;
-        // Above 1 MiB a block may be larger than the request.
-        if predictable && self.calm && hidden <= 1 << 20 {
-            // Results of the ReLUs, log-probabilities, and the sum of the class weights.
-            let kept = LAYERS as u64 * rounded(hidden) + rounded((4 * self.micro * CLASSES) as u64) + rounded(4);
-            m.predict("activation_bytes", kept);
-            m.predict("gradient_bytes", self.parameter_bytes.iter().copied().map(rounded).sum());
-        }
-        m
-    }
-}
-
-fn shown(trials: &[Trial]) -> Table {
-    let row = |t: &Trial| {
-        vec![
-            text(format!("{} × {}", t.pieces, t.micro)),
-            Cell::Bytes(t.activation_bytes),
-            Cell::Bytes(t.gradient_bytes),
-            Cell::Bytes(t.peak_bytes),
-        ]
-    };
-    let columns = ["batches", "kept by the graph", "gradients", "peak of the step"];
-    table("One optimizer step", &columns, trials.iter().map(row).collect())
+fn columns(predictable: bool) -> Columns<'static, Trial> {
+    let hidden = |t: &Trial| (4 * t.micro * WIDTH) as u64;
+    // Above 1 MiB a block may be larger than the request.
+    let known = move |t: &Trial| predictable && t.calm && hidden(t) <= 1 << 20;
+    // Results of the ReLUs, log-probabilities, and the sum of the class weights.
+    let kept =
+        move |t: &Trial| LAYERS as u64 * rounded(hidden(t)) + rounded((4 * t.micro * CLASSES) as u64) + rounded(4);
+    let gradients = |t: &Trial| t.parameter_bytes.iter().copied().map(rounded).sum();
+    Columns::new()
+        .set("micro_batch", |t: &Trial| t.micro)
+        .set("pieces", |t| t.pieces)
+        .cell("batches", |t| text(format!("{} × {}", t.pieces, t.micro)))
+        .bytes("activation_bytes", "kept by the graph", |t| t.activation_bytes)
+        .bytes("gradient_bytes", "gradients", |t| t.gradient_bytes)
+        .bytes("peak_bytes", "peak of the step", |t| t.peak_bytes)
+        .predicted("activation_bytes", move |t| known(t).then(|| kept(t)))
+        .predicted("gradient_bytes", move |t| known(t).then(|| gradients(t)))
 }
 
 /// States the peak of the whole batch, of its parts, and of one part alone.

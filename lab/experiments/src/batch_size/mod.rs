@@ -53,7 +53,7 @@ impl Experiment for BatchSize {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let batches = setup.sizes("batch", &[128, 32]);
         let steps = setup.size("steps", 3);
         let (least, most) = (batches.iter().min().copied().unwrap_or(0), batches.iter().max().copied().unwrap_or(0));
@@ -62,18 +62,16 @@ impl Experiment for BatchSize {
             return Err(Error::usage("batch, steps, largest, examples", "each at least 1, and two different batches"));
         }
         let mut found = Found::default();
-        let interrupted = !measure(setup, &batches, steps, examples, largest, &mut found)?;
-        let mut outcome = Outcome { interrupted, ..Outcome::default() };
-        show::fill(&found, &mut outcome);
-        if !interrupted {
-            outcome.claims = verdicts::judge(CLAIMS, &found);
-            outcome.answer = verdicts::answer(&found);
-        }
-        Ok(outcome)
+        let measured = measure(setup, &batches, steps, examples, largest, &mut found);
+        show::fill(&found, outcome);
+        measured?;
+        outcome.claims = verdicts::judge(CLAIMS, &found);
+        outcome.answer = verdicts::answer(&found);
+        Ok(())
     }
 }
 
-/// Runs everything. Returns `false` if stopped on the way.
+/// Runs everything.
 fn measure(
     setup: &Setup<'_>,
     batches: &[usize],
@@ -81,42 +79,32 @@ fn measure(
     examples: usize,
     largest: usize,
     found: &mut Found,
-) -> Result<bool> {
+) -> Result<()> {
     let orders: Vec<Vec<usize>> = match *batches {
         [a, b, ..] => vec![vec![a, b], vec![b, a], vec![a, b, a, b]],
         _ => Vec::new(),
     };
     let mut progress = Progress::new(setup, 2 * batches.len() + orders.len() + 2);
     for &batch in batches {
-        if !progress.next(&format!("batch {batch} on a fresh device")) {
-            return Ok(false);
-        }
+        progress.next(&format!("batch {batch} on a fresh device"))?;
         found.fresh.push(runs::run(setup, &Plan::fresh(batch, steps))?);
     }
     for order in &orders {
         let plan = Plan::stages(order, steps);
-        if !progress.next(&format!("{} on one device", plan.name)) {
-            return Ok(false);
-        }
+        progress.next(&format!("{} on one device", plan.name))?;
         found.orders.push(runs::run(setup, &plan)?);
     }
     if let [a, b, ..] = *batches {
-        if !progress.next("one model, the last batch of each epoch smaller") {
-            return Ok(false);
-        }
+        progress.next("one model, the last batch of each epoch smaller")?;
         found.changing = Some(runs::run(setup, &Plan::changing(a.max(b), a.min(b), steps))?);
     }
     for &batch in batches {
-        if !progress.next(&format!("an epoch of {examples} examples in batches of {batch}")) {
-            return Ok(false);
-        }
+        progress.next(&format!("an epoch of {examples} examples in batches of {batch}"))?;
         found.epochs.push(runs::run(setup, &Plan::epoch(batch, examples))?);
     }
-    if !progress.next("the law of the peak") {
-        return Ok(false);
-    }
+    progress.next("the law of the peak")?;
     if predictable(setup)? {
         found.law = Some(Law::from_run(&(setup.open)()?, largest)?);
     }
-    Ok(true)
+    Ok(())
 }

@@ -34,7 +34,7 @@ impl Experiment for Beliefs {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let sizes = setup.sizes("batch", &[128, 32]);
         let &[large, small] = &sizes[..] else {
             return Err(Error::usage("batch", "two numbers of examples, the larger and the smaller one"));
@@ -43,7 +43,6 @@ impl Experiment for Beliefs {
             return Err(Error::usage("batch", "the first at most 1024 and above the second, which is at least 1"));
         }
         let batches = Batches { large, small };
-        let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, CLAIMS.len());
         let testbed = Testbed::from_setup(setup)?;
         type Part = fn(&Testbed, &Setup<'_>, Batches, &mut Outcome) -> Result<Judged>;
@@ -53,17 +52,12 @@ impl Experiment for Beliefs {
             ("bigger models", scaling::measure),
         ];
         for ((name, part), claim) in parts.into_iter().zip(CLAIMS) {
-            if !progress.next(name) {
-                outcome.interrupted = true;
-                break;
-            }
-            let (verdict, number, condition) = part(&testbed, setup, batches, &mut outcome)?;
+            progress.next(name)?;
+            let (verdict, number, condition) = part(&testbed, setup, batches, outcome)?;
             outcome.claims.push(JudgedClaim { lead: "", claim: *claim, verdict, number, condition });
         }
-        if !outcome.interrupted {
-            outcome.answer = answer(&outcome.claims);
-        }
-        Ok(outcome)
+        outcome.answer = answer(&outcome.claims);
+        Ok(())
     }
 }
 

@@ -7,16 +7,15 @@ use lab_models::{ModelOptions, architecture};
 use lab_training::{OptimizerKind, OptimizerSettings};
 
 use super::testbed::{Batches, Judged, Testbed};
+use crate::columns::Columns;
+use crate::perceptron::{CLASSES, FEATURES};
 use crate::session::Session;
-use crate::tables::table;
-use crate::{Measurement, Outcome, Setup, Verdict, in_bytes};
+use crate::{Outcome, Setup, Verdict, in_bytes};
 
 /// Widths of the two hidden layers, in neurons.
 const WIDTHS: [usize; 3] = [64, 128, 256];
 /// A batch large enough that activations are a good part of the memory.
 const MANY: usize = 255;
-const FEATURES: usize = 64;
-const CLASSES: usize = 10;
 
 /// Figures of one width with one batch.
 struct Trial {
@@ -27,25 +26,22 @@ struct Trial {
 }
 
 pub(super) fn measure(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, outcome: &mut Outcome) -> Result<Judged> {
+    let columns = Columns::new()
+        .number("batch", "batch", |t: &Trial| t.batch)
+        .number("width", "width", |t| t.width)
+        .count("parameters", "parameters", |t| t.parameters)
+        .predicted("parameters", |t| Some(parameters(t.width)))
+        .bytes("peak_bytes", "peak", |t| t.peak)
+        .cell("bytes per parameter", |t| Cell::Number(t.peak as f64 / t.parameters as f64));
     let mut trials = Vec::new();
     for batch in [batches.small, MANY.max(batches.small + 1)] {
         for width in WIDTHS {
             let trial = attempt(testbed, setup, width, batch)?;
-            outcome.rows.push(measurement(&trial));
+            outcome.rows.push(columns.measurement(&trial));
             trials.push(trial);
         }
     }
-    let row = |t: &Trial| {
-        vec![
-            Cell::Count(t.batch as u64),
-            Cell::Count(t.width as u64),
-            Cell::Count(t.parameters),
-            Cell::Bytes(t.peak),
-            Cell::Number(t.peak as f64 / t.parameters as f64),
-        ]
-    };
-    let columns = ["batch", "width", "parameters", "peak", "bytes per parameter"];
-    outcome.tables.push(table("A perceptron with Adam", &columns, trials.iter().map(row).collect()));
+    outcome.tables.push(columns.table("A perceptron with Adam", &trials));
     let (few, many) = trials.split_at(WIDTHS.len());
     let ratio = |of: &[Trial], what: fn(&Trial) -> u64| what(&of[of.len() - 1]) as f64 / what(&of[0]) as f64;
     let parameters = ratio(few, |t| t.parameters);
@@ -87,12 +83,4 @@ fn attempt(testbed: &Testbed, setup: &Setup<'_>, width: usize, batch: usize) -> 
 /// Number of parameters of two hidden layers between features and classes, biases included.
 fn parameters(width: usize) -> u64 {
     (width * (FEATURES + 1) + width * (width + 1) + CLASSES * (width + 1)) as u64
-}
-
-fn measurement(trial: &Trial) -> Measurement {
-    let mut m = Measurement::with_setting([("width", trial.width.into()), ("batch", trial.batch.into())]);
-    m.measure("parameters", trial.parameters);
-    m.predict("parameters", parameters(trial.width));
-    m.measure("peak_bytes", trial.peak);
-    m
 }

@@ -3,13 +3,13 @@
 
 use lab_base::error::Result;
 use lab_base::figures::both as bytes;
-use lab_base::section::Cell;
 use memcore::{Array, DType, Device};
 
 use super::testbed::{Batches, Judged, Testbed};
+use crate::columns::Columns;
 use crate::session::{Session, Variable};
-use crate::tables::{table, text};
-use crate::{Measurement, Outcome, Setup, Verdict, in_bytes};
+use crate::tables::text;
+use crate::{Outcome, Setup, Verdict, in_bytes};
 
 /// Blocks of 10 MiB and more come in segments whose size is a multiple of this.
 const SEGMENT: u64 = 2 << 20;
@@ -41,21 +41,23 @@ pub(super) fn measure(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, ou
     drop(device);
     // The rest of the device when nothing is cached.
     let largest = (capacity - trained(testbed, setup, batches, room, true)?.1) / SEGMENT * SEGMENT;
+    let fits = |fits: bool| text(if fits { "yes" } else { "no" });
+    let columns = Columns::new()
+        .words("before the block", "before it is asked for", |t: &Trial| name(t.empties))
+        .measured("largest_block_bytes", |t| t.largest(largest))
+        .bytes("reserved_bytes", "reserved", |t| t.reserved)
+        .cell("it fits", |t| fits(t.fits))
+        .cell("one byte more fits", |t| fits(t.one_more_fits));
     let mut trials = Vec::new();
     for empties in [false, true] {
         let (reserved, fits) = asked(testbed, setup, batches, room, empties, largest)?;
         let (_, one_more_fits) = asked(testbed, setup, batches, room, empties, largest + 1)?;
         let trial = Trial { empties, reserved, fits, one_more_fits };
-        outcome.rows.push(measurement(&trial, largest));
+        outcome.rows.push(columns.measurement(&trial));
         trials.push(trial);
     }
-    let row = |t: &Trial| {
-        let fits = |fits: bool| text(if fits { "yes" } else { "no" });
-        vec![text(name(t.empties)), Cell::Bytes(t.reserved), fits(t.fits), fits(t.one_more_fits)]
-    };
     let title = format!("On a device of {}, a block of {largest} bytes after training", bytes(capacity));
-    let columns = ["before it is asked for", "reserved", "it fits", "one byte more fits"];
-    outcome.tables.push(table(title, &columns, trials.iter().map(row).collect()));
+    outcome.tables.push(columns.table(title, &trials));
     let [kept, emptied] = &trials[..] else { return Ok((Verdict::NotTested, String::new(), "0 trials".into())) };
     let same = (kept.fits, kept.one_more_fits) == (emptied.fits, emptied.one_more_fits);
     let condition = format!(
@@ -112,11 +114,4 @@ fn takes(device: &Device, bytes: u64) -> Result<bool> {
 
 fn name(empties: bool) -> &'static str {
     if empties { "empty_cache()" } else { "nothing" }
-}
-
-fn measurement(trial: &Trial, largest: u64) -> Measurement {
-    let mut m = Measurement::with_setting([("before the block", name(trial.empties).into())]);
-    m.measure("largest_block_bytes", trial.largest(largest));
-    m.measure("reserved_bytes", trial.reserved);
-    m
 }

@@ -7,7 +7,6 @@
 use lab_analysis::predict::{MAX_ROUNDED_BYTES, rounded};
 use lab_base::error::Result;
 use lab_base::figures::both as bytes;
-use lab_base::section::{Cell, Table};
 use lab_models::Recompute;
 use lab_training::{OptimizerKind, OptimizerSettings, TrainStep};
 use memcore::backend::kernel::Reduction;
@@ -16,12 +15,13 @@ use memcore::nn::{Checkpoint, Init, Linear, Module, Parameter, Sequential};
 use memcore::optim::{Optimizer, Sgd, SgdOptions};
 use memcore::{Array, DType, Device, NoGrad, Tensor, ops};
 
+use super::super::columns::Columns;
 use super::super::default_allocator::predictable;
 use super::super::progress::Progress;
 use super::super::session::{Session, undisturbed};
-use super::super::tables::{table, text};
+use super::super::tables::text;
 use super::super::{
-    About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts,
+    About, Claim, Experiment, JudgedClaim, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts,
 };
 use super::networks::{Kind, Network};
 
@@ -101,37 +101,31 @@ impl Experiment for InVain {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let (blocks, batch, width) = (
             setup.within("blocks", 4, 2..=1024)?,
             setup.within("batch", 8, 1..=1 << 20)?,
             setup.within("width", 256, 1..=1 << 16)?,
         );
-        let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, 3 * TOKENS.len() + 3);
         let predictable = predictable(setup)?;
+        let columns = columns();
         let mut trials = Vec::new();
         for tokens in TOKENS {
             for way in [Way::Plain, Way::EachBlock, Way::Whole] {
-                if !progress.next(&format!("{tokens} tokens, {}", way.name())) {
-                    outcome.interrupted = true;
-                    return Ok(outcome);
-                }
+                progress.next(&format!("{tokens} tokens, {}", way.name()))?;
                 let trial = decoder(setup, predictable, way, (tokens, blocks, batch))?;
-                outcome.rows.push(trial.measurement());
+                outcome.rows.push(columns.measurement(&trial));
                 trials.push(trial);
             }
         }
         for way in [Way::Plain, Way::EachBlock, Way::Reentrant] {
-            if !progress.next(&format!("linear layers, {}", way.name())) {
-                outcome.interrupted = true;
-                return Ok(outcome);
-            }
+            progress.next(&format!("linear layers, {}", way.name()))?;
             let trial = linears(setup, predictable, way, width)?;
-            outcome.rows.push(trial.measurement());
+            outcome.rows.push(columns.measurement(&trial));
             trials.push(trial);
         }
-        outcome.tables.push(shown(&trials));
+        outcome.tables.push(columns.table("What checkpointing leaves", &trials));
         outcome.notes.push(
             "transformers 5.23 checkpoints in training mode alone: after model.eval() its peak is that without checkpointing, to the byte, and nothing \
              is said. With use_cache=True it says so, turns the cache off, and saves what it does without. It lets inputs require a gradient \
@@ -140,7 +134,7 @@ impl Experiment for InVain {
         );
         outcome.claims = judge(&trials);
         outcome.answer = answer(&trials);
-        Ok(outcome)
+        Ok(())
     }
 }
 
@@ -261,37 +255,16 @@ fn gradients(parameters: &[Parameter]) -> (u64, u64) {
     (parameters.iter().filter(|p| p.grad().is_some()).count() as u64, parameters.len() as u64)
 }
 
-impl Trial {
-    fn measurement(&self) -> Measurement {
-        let mut m = Measurement::with_setting([
-            ("program", self.program.as_str().into()),
-            ("checkpoint", self.way.name().into()),
-        ]);
-        m.measure("activation_bytes", self.kept_bytes);
-        m.measure("peak_bytes", self.peak_bytes);
-        m.measure("parameters_with_gradient", self.gradients.0);
-        if let Some(kept) = self.foreseen_kept_bytes {
-            m.predict("activation_bytes", kept);
-        }
-        if let Some(gradients) = self.foreseen_gradients {
-            m.predict("parameters_with_gradient", gradients);
-        }
-        m
-    }
-}
-
-fn shown(trials: &[Trial]) -> Table {
-    let row = |t: &Trial| {
-        vec![
-            text(&t.program),
-            text(t.way.name()),
-            Cell::Bytes(t.kept_bytes),
-            Cell::Bytes(t.peak_bytes),
-            text(format!("{} of {}", t.gradients.0, t.gradients.1)),
-        ]
-    };
-    let columns = ["program", "checkpoint", "kept by the graph", "peak of the step", "gradients"];
-    table("What checkpointing leaves", &columns, trials.iter().map(row).collect())
+fn columns() -> Columns<'static, Trial> {
+    Columns::new()
+        .words("program", "program", |t: &Trial| t.program.clone())
+        .words("checkpoint", "checkpoint", |t| t.way.name())
+        .bytes("activation_bytes", "kept by the graph", |t| t.kept_bytes)
+        .predicted("activation_bytes", |t| t.foreseen_kept_bytes)
+        .bytes("peak_bytes", "peak of the step", |t| t.peak_bytes)
+        .measured("parameters_with_gradient", |t| t.gradients.0)
+        .predicted("parameters_with_gradient", |t| t.foreseen_gradients)
+        .cell("gradients", |t| text(format!("{} of {}", t.gradients.0, t.gradients.1)))
 }
 
 /// Percentage of the peak that the way saves, compared with `plain`.

@@ -93,7 +93,7 @@ impl Experiment for Checkpointing {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let (blocks, batch) = (setup.size("blocks", 9), setup.size("batch", 8));
         if blocks < 2 || batch == 0 {
             return Err(Error::usage("blocks, batch", "at least two blocks and one example"));
@@ -106,7 +106,6 @@ impl Experiment for Checkpointing {
             .chain([Recompute::None, Recompute::Blocks].map(|recompute| (perceptron, recompute)))
             .chain([Recompute::None, Recompute::Blocks].map(|recompute| (wide, recompute)))
             .collect();
-        let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, runs.len());
         let predictable = predictable(setup)?;
         let mut trials: Vec<Trial> = Vec::new();
@@ -114,10 +113,7 @@ impl Experiment for Checkpointing {
             // All trials of a network stay alive, so that their steps can be timed in turns.
             let (first, mut sessions) = (trials.len(), Vec::new());
             for (network, recompute) in runs.iter().filter(|(of, _)| *of == network) {
-                if !progress.next(&format!("{}, checkpoint {recompute}", network.name)) {
-                    outcome.interrupted = true;
-                    return Ok(outcome);
-                }
+                progress.next(&format!("{}, checkpoint {recompute}", network.name))?;
                 let (trial, session) = attempt(setup, predictable, *network, recompute.clone())?;
                 let plain = trials.iter().find(|t| t.network == *network);
                 outcome.rows.push(trial.measurement(plain, predictable));
@@ -132,7 +128,7 @@ impl Experiment for Checkpointing {
         outcome.notes.push(of_gradients(&trials));
         outcome.claims = judge(&trials);
         outcome.answer = answer(&trials);
-        Ok(outcome)
+        Ok(())
     }
 }
 

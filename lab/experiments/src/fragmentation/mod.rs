@@ -67,60 +67,47 @@ impl Experiment for Fragmentation {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let batch = setup.size("batch", 128);
         let batches = setup.sizes("batches", &[128, 64, 32, 16]);
         let (repeats, weights) = (setup.size("repeats", 2), setup.size("weights", 8));
         let lengths = setup.sizes("lengths", &LENGTHS);
         check_sizes(batch, &batches, repeats, weights, &lengths)?;
-        let mut outcome = Outcome::default();
         let loops = programs::loops(batch);
         let pieces = loops.len() + 2 + batches.len() + orders::pieces(batches.len(), repeats) + 1;
         let mut progress = Progress::new(setup, pieces);
-        let stopped = |mut outcome: Outcome| {
-            outcome.interrupted = true;
-            Ok(outcome)
-        };
         let known = predictable(setup)?;
         let mut comparisons = Vec::new();
         for (name, what) in &loops {
-            if !progress.next(name) {
-                return stopped(outcome);
-            }
+            progress.next(name)?;
             let ran = programs::run(setup, name, what)?;
             let comparison = PolicyComparison::run(ran.trace)?;
-            device_row(name, &comparison, ran.reserved.filter(|_| known), &mut outcome);
-            show(name, &comparison, &mut outcome);
+            device_row(name, &comparison, ran.reserved.filter(|_| known), outcome);
+            show(name, &comparison, outcome);
             comparisons.push(comparison);
         }
         let lengths: Vec<u64> = lengths.iter().map(|&length| length as u64).collect();
         for written in [programs::variable_lengths(LAYERS, &lengths)?, programs::staged_weights(weights as u64)?] {
             let name = written.name.clone();
-            if !progress.next(&name) {
-                return stopped(outcome);
-            }
+            progress.next(&name)?;
             let comparison = PolicyComparison::run(written)?;
-            show(&name, &comparison, &mut outcome);
+            show(&name, &comparison, outcome);
             comparisons.push(comparison);
         }
-        predict_staged(&mut outcome, weights as u64);
+        predict_staged(outcome, weights as u64);
         let mut steps = Vec::new();
         for &batch in &batches {
-            if !progress.next(&format!("steps of batch {batch}")) {
-                return stopped(outcome);
-            }
+            progress.next(&format!("steps of batch {batch}"))?;
             steps.push(Steps::record(setup, batch)?);
         }
-        let Some(orders) = orders::search(&steps, repeats, &mut progress)? else { return stopped(outcome) };
-        if !progress.next("the worst order, on the device") {
-            return stopped(outcome);
-        }
-        show_orders(&orders, &steps, &mut outcome);
-        verify(setup, &orders, &steps, known, &mut outcome)?;
+        let orders = orders::search(&steps, repeats, &mut progress)?;
+        progress.next("the worst order, on the device")?;
+        show_orders(&orders, &steps, outcome);
+        verify(setup, &orders, &steps, known, outcome)?;
         let found = Found { comparisons, orders, steps, weights: weights as u64 };
         outcome.claims = judge(&found);
         outcome.answer = answer(&found);
-        Ok(outcome)
+        Ok(())
     }
 }
 

@@ -31,8 +31,8 @@ pub(super) struct Orders {
     pub(super) ranges: Vec<Range>,
 }
 
-/// Tries the orders of a multiset of batches (`counts` of each of `steps`). `None` if stopped.
-pub(super) fn search(steps: &[Steps], counts: usize, progress: &mut Progress<'_>) -> Result<Option<Orders>> {
+/// Tries the orders of a multiset of batches (`counts` of each of `steps`).
+pub(super) fn search(steps: &[Steps], counts: usize, progress: &mut Progress<'_>) -> Result<Orders> {
     let mut order: Vec<usize> = (0..steps.len()).flat_map(|which| std::iter::repeat_n(which, counts)).collect();
     let possible = orders(steps.len(), counts);
     let every = possible.div_ceil(MAX_ORDERS).max(1);
@@ -48,8 +48,8 @@ pub(super) fn search(steps: &[Steps], counts: usize, progress: &mut Progress<'_>
     let mut tried = 0;
     for index in 0.. {
         if index % every == 0 {
-            if tried % STRETCH == 0 && !progress.next(&format!("orders of batches, {tried} tried")) {
-                return Ok(None);
+            if tried % STRETCH == 0 {
+                progress.next(&format!("orders of batches, {tried} tried"))?;
             }
             tried += 1;
             let trace = program("order", steps, &order)?;
@@ -75,7 +75,7 @@ pub(super) fn search(steps: &[Steps], counts: usize, progress: &mut Progress<'_>
         let above = seen.iter().filter(|&&reserved| reserved > range.best.0).count();
         Range { above, ..range }
     };
-    Ok(Some(Orders { tried, possible, ranges: ranges.into_iter().zip(seen).map(finish).collect() }))
+    Ok(Orders { tried, possible, ranges: ranges.into_iter().zip(seen).map(finish).collect() })
 }
 
 /// Number of progress reports of the search.

@@ -74,34 +74,29 @@ impl Experiment for Leak {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let (batch, steps) = (setup.size("batch", 32), setup.size("steps", 8));
         let memory = setup.size("memory_mib", 16);
         if batch == 0 || steps < 4 || !(1..=64).contains(&memory) {
             return Err(Error::usage("batch, steps, memory_mib", "at least 1, at least 4, and 1 to 64"));
         }
-        let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, CASES.len() + 1);
         let predictable = predictable(setup)?;
         let mut runs = Vec::new();
-        for case in CASES {
-            if !progress.next(case.name) {
-                outcome.interrupted = true;
-                break;
-            }
+        let followed = CASES.iter().try_for_each(|case| {
+            progress.next(case.name)?;
             runs.push(follow(case, setup, predictable, batch, steps)?);
-        }
+            Ok(())
+        });
         outcome.rows.extend(runs.iter().map(|run| run.measurement(memory)));
-        if !outcome.interrupted {
-            outcome.interrupted = !progress.next("until memory runs out");
-        }
-        if !outcome.interrupted {
-            full::fill(setup, memory, &mut outcome)?;
+        let whole = followed.and_then(|()| progress.next("until memory runs out"));
+        if whole.is_ok() {
+            full::fill(setup, memory, outcome)?;
             outcome.claims = judge(&runs);
             outcome.answer = answer(&runs);
         }
-        show(&runs, batch, &mut outcome);
-        Ok(outcome)
+        show(&runs, batch, outcome);
+        whole
     }
 }
 

@@ -60,7 +60,7 @@ impl Experiment for ModelParallel {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let named = setup.places.len();
         let devices = if named > 0 { named } else { setup.size("devices", 4) };
         let [batch, pieces] = [setup.size("batch", 512), setup.size("pieces", 8)];
@@ -70,26 +70,19 @@ impl Experiment for ModelParallel {
         if batch == 0 || pieces < 2 || !batch.is_multiple_of(pieces) {
             return Err(Error::usage("batch, pieces", "at least two pieces, which divide the batch"));
         }
-        let mut outcome = Outcome::default();
         let ways = ways(devices, pieces);
         let mut progress = Progress::new(setup, ways.len() + 1);
         let predictable = predictable(setup)?;
         let mut trials: Vec<Trial> = Vec::new();
         for way in ways {
-            if !progress.next(way.name) {
-                outcome.interrupted = true;
-                return Ok(outcome);
-            }
+            progress.next(way.name)?;
             let predicted = if predictable { forecast(&way, batch)? } else { Vec::new() };
             let trial = attempt(setup, way, batch)?;
             let same = trials.iter().find(|t| t.way.micro_batches == trial.way.micro_batches);
             outcome.rows.extend(measurements(&trial, &predicted, same));
             trials.push(trial);
         }
-        if !progress.next("ZeRO") {
-            outcome.interrupted = true;
-            return Ok(outcome);
-        }
+        progress.next("ZeRO")?;
         let divided = sharded::trials(setup, devices, batch)?;
         outcome.rows.extend(divided.iter().flat_map(sharded::measurements));
         outcome.tables = vec![by_device(&trials), overview(&trials), sharded::overview(&divided)];
@@ -109,7 +102,7 @@ impl Experiment for ModelParallel {
         );
         outcome.answer = answer(&trials);
         outcome.claims = [judge(&trials)].into_iter().chain(sharded::judge(&divided)).collect();
-        Ok(outcome)
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use lab_base::error::Result;
 use lab_models::Architecture;
 
-use super::super::session::even_perceptron;
+use super::super::perceptron::perceptron;
 
 /// Number of hidden layers. Each is a piece that can lie on a device of its own.
 pub(super) const LAYERS: usize = 7;
@@ -11,5 +11,5 @@ pub(super) const WIDTH: usize = 256;
 pub(super) const CLASSES: usize = 10;
 
 pub(super) fn network() -> Result<Box<dyn Architecture>> {
-    even_perceptron(LAYERS, WIDTH, CLASSES)
+    perceptron(LAYERS, WIDTH, WIDTH, CLASSES)
 }

@@ -2,14 +2,14 @@
 
 use lab_base::error::{Error, Result};
 use lab_base::figures::both as bytes;
-use lab_base::section::{Cell, Table};
 use lab_imports::model_file;
 use lab_training::{OptimizerKind, OptimizerSettings};
 use memcore::memory::Category;
 
+use crate::columns::Columns;
 use crate::session::Session;
-use crate::tables::{table, text};
-use crate::{Claim, JudgedClaim, Measurement, Setup, Verdict, in_bytes};
+use crate::tables::text;
+use crate::{Claim, JudgedClaim, Setup, Verdict, in_bytes};
 
 /// Sides of the filters. They are odd, so that a padding can keep the picture's size.
 pub(super) const SIDES: [usize; 3] = [1, 3, 5];
@@ -50,35 +50,21 @@ pub(super) fn attempt(setup: &Setup<'_>, side: usize, padded: bool) -> Result<Fi
     })
 }
 
-impl Filters {
-    pub(super) fn measurement(&self) -> Measurement {
-        let padding = if self.padded { "keeps the picture" } else { "none" };
-        let mut m = Measurement::with_setting([("filter", self.side.into()), ("padding", padding.into())]);
-        let side = if self.padded { 32 } else { 33 - self.side } as u64;
-        m.measure("parameters", self.parameters);
-        m.predict("parameters", 16 * (3 * (self.side * self.side) as u64 + 1) + 10 * (16 * side * side + 1));
-        m.measure("requested_activation_bytes", self.activation_bytes);
-        m.measure("requested_peak_without_workspaces_bytes", self.peak_bytes);
-        m
-    }
-}
+pub(super) const TITLE: &str = "Filters by size, in bytes asked for but for libraries' workspaces, batch 1";
 
-pub(super) fn shown(all: &[Filters]) -> Table {
-    let row = |f: &Filters| {
-        vec![
-            text(format!("{0} × {0}", f.side)),
-            text(if f.padded { "keeps the picture" } else { "none" }),
-            Cell::Count(f.parameters),
-            Cell::Bytes(f.activation_bytes),
-            Cell::Bytes(f.peak_bytes),
-        ]
+pub(super) fn columns() -> Columns<'static, Filters> {
+    let counted = |f: &Filters| {
+        let side = if f.padded { 32 } else { 33 - f.side } as u64;
+        16 * (3 * (f.side * f.side) as u64 + 1) + 10 * (16 * side * side + 1)
     };
-    let columns = ["filter", "padding", "parameters", "activations", "peak"];
-    table(
-        "Filters by size, in bytes asked for but for libraries' workspaces, batch 1",
-        &columns,
-        all.iter().map(row).collect(),
-    )
+    Columns::new()
+        .set("filter", |f: &Filters| f.side)
+        .cell("filter", |f| text(format!("{0} × {0}", f.side)))
+        .words("padding", "padding", |f| if f.padded { "keeps the picture" } else { "none" })
+        .count("parameters", "parameters", |f| f.parameters)
+        .predicted("parameters", move |f| Some(counted(f)))
+        .bytes("requested_activation_bytes", "activations", |f| f.activation_bytes)
+        .bytes("requested_peak_without_workspaces_bytes", "peak", |f| f.peak_bytes)
 }
 
 /// Compares smaller filters with larger ones, with and without a padding that keeps the picture's size.

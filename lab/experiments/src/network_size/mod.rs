@@ -7,18 +7,15 @@ use filters::SIDES;
 use lab_analysis::predict::rounded;
 use lab_base::error::{Error, Result};
 use lab_base::figures::both as bytes;
-use lab_base::section::{Cell, Table};
 use lab_training::OptimizerKind;
 use memcore::memory::Category;
 use shares::Share;
 
+use super::columns::Columns;
 use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::session::{Session, StepRecord, undisturbed};
-use super::tables::{table, text};
-use super::{
-    About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts,
-};
+use super::{About, Claim, Experiment, JudgedClaim, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts};
 
 pub(super) struct NetworkSize;
 
@@ -73,40 +70,35 @@ impl Experiment for NetworkSize {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let mut batches = setup.sizes("batch", &[1, 2, 4]);
         batches.sort_unstable();
         batches.dedup();
         if batches.len() < 2 || batches[0] == 0 {
             return Err(Error::usage("batch", "two or more different numbers of examples, each at least 1"));
         }
-        let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, NETWORKS.len() * batches.len() + 2 * SIDES.len());
         let predictable = predictable(setup)?;
+        let columns = columns();
         let mut trials = Vec::new();
         for (name, filters) in NETWORKS {
             for &batch in &batches {
-                if !progress.next(&format!("{name}, batch {batch}")) {
-                    outcome.interrupted = true;
-                    return Ok(outcome);
-                }
+                progress.next(&format!("{name}, batch {batch}"))?;
                 let trial = attempt(setup, predictable, name, filters, batch)?;
-                outcome.rows.push(trial.measurement());
+                outcome.rows.push(columns.measurement(&trial));
                 trials.push(trial);
             }
         }
-        outcome.tables.push(shown(&trials));
-        let mut sizes = Vec::new();
+        let title = "Parameters, what the graph keeps, and the peak of a step";
+        outcome.tables.push(columns.table(title, &trials));
+        let (columns, mut sizes) = (filters::columns(), Vec::new());
         for (padded, side) in [false, true].into_iter().flat_map(|padded| SIDES.map(|side| (padded, side))) {
-            if !progress.next(&format!("filters of {side} × {side}")) {
-                outcome.interrupted = true;
-                return Ok(outcome);
-            }
+            progress.next(&format!("filters of {side} × {side}"))?;
             let filters = filters::attempt(setup, side, padded)?;
-            outcome.rows.push(filters.measurement());
+            outcome.rows.push(columns.measurement(&filters));
             sizes.push(filters);
         }
-        outcome.tables.push(filters::shown(&sizes));
+        outcome.tables.push(columns.table(filters::TITLE, &sizes));
         outcome.claims = judge(&trials, batches.len());
         outcome.answer = answer(&trials, batches.len());
         let named = |of: fn(&Trial) -> Share| -> Vec<(String, Share)> {
@@ -123,7 +115,7 @@ impl Experiment for NetworkSize {
         outcome.claims.push(filters::judge(CLAIMS[4], &sizes));
         let at_peak = number("by products", "peak", |t| [t.products.part, t.step.peak.allocated_bytes]);
         outcome.claims.push(shares::judge(CLAIMS[5], made, &named(|trial| trial.products), at_peak));
-        Ok(outcome)
+        Ok(())
     }
 }
 
@@ -184,38 +176,22 @@ impl Trial {
         // Above 1 MiB a block may be larger than the request.
         (self.predictable && kept[0] <= 1 << 20).then(|| kept.into_iter().map(rounded).sum())
     }
-
-    fn measurement(&self) -> Measurement {
-        let mut m = Measurement::with_setting([("network", self.name.into()), ("batch", self.batch.into())]);
-        m.measure("parameters", self.parameters);
-        m.predict("parameters", self.counted());
-        m.measure("requested_with_loss_bytes", self.kept().whole);
-        m.measure("made_by_products_bytes", self.products.part);
-        m.measure("requested_activation_bytes", self.requested_activation_bytes());
-        m.predict("requested_activation_bytes", self.kept_bytes().into_iter().sum());
-        m.measure("model_bytes", self.model_bytes);
-        m.measure("activation_bytes", self.activation_bytes());
-        if let Some(predicted) = self.foreseen_activation_bytes() {
-            m.predict("activation_bytes", predicted);
-        }
-        m.measure("peak_bytes", self.step.peak.allocated_bytes);
-        m
-    }
 }
 
-fn shown(trials: &[Trial]) -> Table {
-    let row = |t: &Trial| {
-        vec![
-            text(t.name),
-            Cell::Count(t.batch as u64),
-            Cell::Count(t.parameters),
-            Cell::Bytes(t.model_bytes),
-            Cell::Bytes(t.activation_bytes()),
-            Cell::Bytes(t.step.peak.allocated_bytes),
-        ]
-    };
-    let columns = ["network", "batch", "parameters", "model", "activations", "peak"];
-    table("Parameters, what the graph keeps, and the peak of a step", &columns, trials.iter().map(row).collect())
+fn columns() -> Columns<'static, Trial> {
+    Columns::new()
+        .words("network", "network", |t: &Trial| t.name)
+        .number("batch", "batch", |t| t.batch)
+        .count("parameters", "parameters", |t| t.parameters)
+        .predicted("parameters", |t| Some(t.counted()))
+        .measured("requested_with_loss_bytes", |t| t.kept().whole)
+        .measured("made_by_products_bytes", |t| t.products.part)
+        .measured("requested_activation_bytes", Trial::requested_activation_bytes)
+        .predicted("requested_activation_bytes", |t| Some(t.kept_bytes().into_iter().sum()))
+        .bytes("model_bytes", "model", |t| t.model_bytes)
+        .bytes("activation_bytes", "activations", Trial::activation_bytes)
+        .predicted("activation_bytes", Trial::foreseen_activation_bytes)
+        .bytes("peak_bytes", "peak", |t| t.step.peak.allocated_bytes)
 }
 
 /// Compares the same network wider, and with a larger batch.

@@ -67,7 +67,7 @@ impl Experiment for Placement {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let sizes = Sizes {
             batch: setup.size("batch", 32),
             vocabulary: setup.size("vocabulary", 1024),
@@ -76,15 +76,11 @@ impl Experiment for Placement {
         if sizes.batch == 0 || sizes.vocabulary == 0 || sizes.batches == 0 {
             return Err(Error::usage("batch, vocabulary, batches", "each must be at least 1"));
         }
-        let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, Arrangement::ALL.len());
         let exact = sizes.largest_bytes() <= 1 << 20 && predictable(setup)?;
         let (mut trials, mut programs) = (Vec::new(), Vec::new());
         for arrangement in Arrangement::ALL {
-            if !progress.next(arrangement.name()) {
-                outcome.interrupted = true;
-                return Ok(outcome);
-            }
+            progress.next(arrangement.name())?;
             let (trial, program) = attempt(setup, arrangement, sizes, exact)?;
             outcome.rows.push(trial.measurement(sizes));
             trials.push(trial);
@@ -100,7 +96,7 @@ impl Experiment for Placement {
         }
         outcome.claims = judge(&trials, sizes);
         outcome.answer = answer(&trials, sizes);
-        Ok(outcome)
+        Ok(())
     }
 }
 

@@ -3,13 +3,13 @@
 
 use lab_analysis::predict::rounded;
 use lab_base::error::Result;
-use lab_base::section::{Cell, Table};
 use lab_training::{OptimizerKind, OptimizerSettings, Precision};
 use memcore::memory::{Category, CategoryBytes};
 
-use super::super::session::{Session, StepRecord, even_perceptron, undisturbed};
-use super::super::tables::table;
-use super::super::{Measurement, Setup, tables::text};
+use super::super::Setup;
+use super::super::columns::Columns;
+use super::super::perceptron::perceptron;
+use super::super::session::{Session, StepRecord, undisturbed};
 
 const LAYERS: usize = 4;
 const CLASSES: usize = 10;
@@ -40,7 +40,7 @@ pub(super) struct Weighed {
 
 pub(super) fn weigh(setup: &Setup<'_>, precision: Precision, sizes: Sizes) -> Result<Weighed> {
     let device = (setup.open)()?;
-    let network = even_perceptron(LAYERS, sizes.width, CLASSES)?;
+    let network = perceptron(LAYERS, sizes.width, sizes.width, CLASSES)?;
     let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
     let mut session = Session::in_precision(&device, &*network, &adam, precision, setup.seed)?;
     session.whole_step("s0", sizes.batch)?;
@@ -100,41 +100,27 @@ impl Weighed {
             }
         }
     }
-
-    pub(super) fn measurement(&self, predictable: bool) -> Measurement {
-        let mut m = Measurement::with_setting([
-            ("precision", self.precision.name().into()),
-            ("width", self.sizes.width.into()),
-            ("batch", self.sizes.batch.into()),
-        ]);
-        let largest = 4 * (self.sizes.width * self.sizes.width.max(self.sizes.batch)) as u64;
-        for (quantity, category) in CATEGORIES {
-            m.measure(quantity, self.bytes_in(category));
-            if predictable && self.calm && largest <= MIB {
-                m.predict(quantity, self.foreseen(category));
-            }
-        }
-        m.measure("peak_bytes", self.peak_bytes);
-        m
-    }
 }
 
-const CATEGORIES: [(&str, Category); 5] = [
-    ("parameter_bytes", Category::Parameter),
-    ("gradient_bytes", Category::Gradient),
-    ("optimizer_bytes", Category::OptimizerState),
-    ("activation_bytes", Category::Activation),
-    ("input_bytes", Category::Input),
+/// Categories, their quantities in JSON and their titles.
+const CATEGORIES: [(&str, &str, Category); 5] = [
+    ("parameter_bytes", "weights", Category::Parameter),
+    ("gradient_bytes", "gradients", Category::Gradient),
+    ("optimizer_bytes", "Adam", Category::OptimizerState),
+    ("activation_bytes", "kept", Category::Activation),
+    ("input_bytes", "input", Category::Input),
 ];
 
-pub(super) fn shown(sizes: Sizes, weighed: &[Weighed]) -> Table {
-    let row = |w: &Weighed| {
-        let mut row = vec![text(w.precision.name())];
-        row.extend(CATEGORIES.map(|(_, category)| Cell::Bytes(w.bytes_in(category))));
-        row.push(Cell::Bytes(w.peak_bytes));
-        row
+pub(super) fn columns(predictable: bool) -> Columns<'static, Weighed> {
+    let largest = |w: &Weighed| 4 * (w.sizes.width * w.sizes.width.max(w.sizes.batch)) as u64;
+    let known = move |w: &Weighed| predictable && w.calm && largest(w) <= MIB;
+    let settings = Columns::new()
+        .words("precision", "precision", |w: &Weighed| w.precision.name())
+        .set("width", |w| w.sizes.width)
+        .set("batch", |w| w.sizes.batch);
+    let add = |all: Columns<'static, Weighed>, (quantity, title, category)| {
+        let all = all.bytes(quantity, title, move |w| w.bytes_in(category));
+        all.predicted(quantity, move |w| known(w).then(|| w.foreseen(category)))
     };
-    let columns = ["precision", "weights", "gradients", "Adam", "kept", "input", "peak"];
-    let rows = weighed.iter().filter(|w| w.sizes == sizes).map(row).collect();
-    table(format!("Four hidden layers of {}, {} examples", sizes.width, sizes.batch), &columns, rows)
+    CATEGORIES.into_iter().fold(settings, add).bytes("peak_bytes", "peak", |w| w.peak_bytes)
 }

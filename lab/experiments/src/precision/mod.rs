@@ -59,34 +59,29 @@ impl Experiment for PrecisionChoice {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let (batch, steps) = (setup.size("batch", SIZES[1].batch), setup.size("steps", 66));
         if batch == 0 || steps == 0 {
             return Err(Error::usage("batch, steps", "each must be at least 1"));
         }
         let sizes = [SIZES[0], Sizes { batch, ..SIZES[1] }];
-        let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, sizes.len() * PRECISIONS.len() + LESSONS.len());
         let predictable = predictable(setup)?;
-        let mut weighed = Vec::new();
+        let (columns, mut weighed) = (memory::columns(predictable), Vec::new());
         for sizes in sizes {
             for precision in PRECISIONS {
-                if !progress.next(&format!("{}, {} examples", precision.name(), sizes.batch)) {
-                    outcome.interrupted = true;
-                    return Ok(outcome);
-                }
+                progress.next(&format!("{}, {} examples", precision.name(), sizes.batch))?;
                 let one = weigh(setup, precision, sizes)?;
-                outcome.rows.push(one.measurement(predictable));
+                outcome.rows.push(columns.measurement(&one));
                 weighed.push(one);
             }
-            outcome.tables.push(memory::shown(sizes, &weighed));
+            let title = format!("Four hidden layers of {}, {} examples", sizes.width, sizes.batch);
+            outcome.tables.push(columns.table(title, weighed.iter().filter(|w| w.sizes == sizes)));
         }
-        let learnt = lessons(setup, steps, &mut progress, &mut outcome)?;
-        if !outcome.interrupted {
-            outcome.claims = judge(&weighed, &learnt);
-            outcome.answer = answer(&weighed, &learnt);
-        }
-        Ok(outcome)
+        let learnt = lessons(setup, steps, &mut progress, outcome)?;
+        outcome.claims = judge(&weighed, &learnt);
+        outcome.answer = answer(&weighed, &learnt);
+        Ok(())
     }
 }
 
@@ -96,10 +91,7 @@ fn lessons(setup: &Setup<'_>, steps: usize, progress: &mut Progress<'_>, outcome
     let digits = Arc::new(digits);
     let mut all = Vec::new();
     for lesson in LESSONS {
-        if !progress.next(&format!("digits, {}", lesson.name)) {
-            outcome.interrupted = true;
-            return Ok(all);
-        }
+        progress.next(&format!("digits, {}", lesson.name))?;
         let learnt = learn(setup, lesson, &digits, steps)?;
         outcome.rows.push(learning::measurement(&lesson, learnt.as_ref()));
         all.extend(learnt);

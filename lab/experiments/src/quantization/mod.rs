@@ -44,18 +44,14 @@ impl Experiment for Quantization {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let (width, steps) = (setup.size("width", 128), setup.size("steps", 300));
         if width == 0 || steps == 0 {
             return Err(Error::usage("width, steps", "each must be at least 1"));
         }
-        let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, 1 + Form::ALL.len());
         let digits = Arc::new(digits().map_err(|error| Error::usage("digits", error.to_string()))?);
-        if !progress.next("training on the digits") {
-            outcome.interrupted = true;
-            return Ok(outcome);
-        }
+        progress.next("training on the digits")?;
         let layers = trained(setup, &digits, width, steps)?;
         let (inputs, classes) =
             digits.batch(digits.split(Split::Test)).map_err(|error| Error::usage("digits", error.to_string()))?;
@@ -63,10 +59,7 @@ impl Experiment for Quantization {
         let predictable = predictable(setup)?;
         let mut trials = Vec::new();
         for form in Form::ALL {
-            if !progress.next(form.name()) {
-                outcome.interrupted = true;
-                return Ok(outcome);
-            }
+            progress.next(form.name())?;
             let trial = forms::attempt(setup, form, &layers, &exam, predictable)?;
             outcome.rows.push(trial.measurement(&layers, &exam, trials.first()));
             trials.push(trial);
@@ -77,7 +70,7 @@ impl Experiment for Quantization {
         }
         outcome.claims = judge(&trials, &layers, &exam);
         outcome.answer = answer(&trials, &exam);
-        Ok(outcome)
+        Ok(())
     }
 }
 

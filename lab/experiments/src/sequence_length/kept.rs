@@ -2,14 +2,14 @@
 
 use lab_analysis::predict::rounded;
 use lab_base::error::Result;
-use lab_base::section::{Cell, Table};
 use lab_models::{ModelOptions, architecture};
 use lab_training::{OptimizerKind, OptimizerSettings};
 
+use crate::Setup;
+use crate::columns::Columns;
 use crate::default_allocator::predictable;
 use crate::session::{Session, undisturbed};
-use crate::tables::{table, text};
-use crate::{Measurement, Setup};
+use crate::tables::text;
 
 /// Number of steps. The growth in the last one is measured.
 const STEPS: usize = 3;
@@ -45,16 +45,6 @@ impl Trial {
     fn habit(&self) -> &'static str {
         if self.keeps { "weights in a list" } else { "weights freed" }
     }
-
-    pub(super) fn measurement(&self) -> Measurement {
-        let attention = format!("seq2seq, {}", self.habit());
-        let mut m = Measurement::with_setting([("attention", attention.into()), ("sequence", self.length.into())]);
-        m.measure("growth_bytes", self.growth_bytes);
-        if let Some(growth) = self.predicted {
-            m.predict("growth_bytes", growth);
-        }
-        m
-    }
 }
 
 /// Most bytes that a step adds, among the trials that keep the weights or those that do not.
@@ -62,8 +52,13 @@ pub(super) fn most(trials: &[Trial], keeps: bool) -> u64 {
     trials.iter().filter(|trial| trial.keeps == keeps).map(|trial| trial.growth_bytes).max().unwrap_or(0)
 }
 
-pub(super) fn shown(trials: &[Trial]) -> Table {
-    let row = |t: &Trial| vec![text(t.habit()), Cell::Count(t.length as u64), Cell::Bytes(t.growth_bytes)];
-    let title = "An encoder and decoder with attention: what each step adds, T·r(4·B·T) with the list";
-    table(title, &["seq2seq-attention", "tokens", "added per step"], trials.iter().map(row).collect())
+pub(super) const TITLE: &str = "An encoder and decoder with attention: what each step adds, T·r(4·B·T) with the list";
+
+pub(super) fn columns() -> Columns<'static, Trial> {
+    Columns::new()
+        .set("attention", |t: &Trial| format!("seq2seq, {}", t.habit()))
+        .cell("seq2seq-attention", |t| text(t.habit()))
+        .number("sequence", "tokens", |t| t.length)
+        .bytes("growth_bytes", "added per step", |t| t.growth_bytes)
+        .predicted("growth_bytes", |t| t.predicted)
 }

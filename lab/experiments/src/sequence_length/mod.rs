@@ -4,15 +4,14 @@ mod kept;
 
 use lab_base::error::{Error, Result};
 use lab_base::figures::both as bytes;
-use lab_base::section::{Cell, Table};
 use lab_models::{ModelOptions, architecture};
 use lab_training::{OptimizerKind, OptimizerSettings};
 use memcore::memory::Category;
 
+use super::columns::Columns;
 use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::session::{Session, StepRecord, undisturbed};
-use super::tables::{table, text};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
 pub(super) struct SequenceLength;
@@ -53,7 +52,7 @@ impl Experiment for SequenceLength {
         }
     }
 
-    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, outcome: &mut Outcome) -> Result<()> {
         let mut lengths = setup.sizes("sequence", &[32, 64, 96]);
         lengths.sort_unstable();
         lengths.dedup();
@@ -61,45 +60,39 @@ impl Experiment for SequenceLength {
         if lengths.len() != 3 || lengths[0] == 0 || batch == 0 {
             return Err(Error::usage("sequence, batch", "three different lengths, and at least 1 example"));
         }
-        let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, 12);
         // Exact if each tensor is a multiple of 512 bytes and none is above 1 MiB.
         let whole = lengths.iter().all(|length| (batch * length * 4).is_multiple_of(512));
         let large = [lengths[2] * VOCABULARY, lengths[2] * 4 * WIDTH, HEADS * lengths[2] * lengths[2]];
         let mut exact = whole && large.iter().all(|n| 4 * batch * n <= 1 << 20) && predictable(setup)?;
+        let columns = columns();
         let mut trials = Vec::new();
         for fused in [false, true] {
             for &length in &lengths {
-                if !progress.next(&format!("{}, {length} tokens", form(fused))) {
-                    outcome.interrupted = true;
-                    return Ok(outcome);
-                }
+                progress.next(&format!("{}, {length} tokens", form(fused)))?;
                 let (trial, calm) = attempt(setup, fused, length, batch)?;
                 exact &= calm;
-                outcome.rows.push(trial.measurement());
+                outcome.rows.push(columns.measurement(&trial));
                 trials.push(trial);
             }
         }
         for of in [&trials[..3], &trials[3..]] {
             outcome.rows.push(curvature(of, batch, exact));
         }
-        outcome.tables.push(shown(&trials));
-        let mut kept = Vec::new();
+        outcome.tables.push(columns.table("A decoder of two blocks and four heads", &trials));
+        let (columns, mut kept) = (kept::columns(), Vec::new());
         for keeps in [false, true] {
             for &length in &lengths {
-                if !progress.next(&format!("encoder and decoder, {length} tokens")) {
-                    outcome.interrupted = true;
-                    return Ok(outcome);
-                }
+                progress.next(&format!("encoder and decoder, {length} tokens"))?;
                 let trial = kept::attempt(setup, keeps, length, batch)?;
-                outcome.rows.push(trial.measurement());
+                outcome.rows.push(columns.measurement(&trial));
                 kept.push(trial);
             }
         }
-        outcome.tables.push(kept::shown(&kept));
+        outcome.tables.push(columns.table(kept::TITLE, &kept));
         outcome.claims = judge(&trials, &kept, batch);
         outcome.answer = answer(&trials);
-        Ok(outcome)
+        Ok(())
     }
 }
 
@@ -134,16 +127,6 @@ impl Trial {
     fn kept(&self) -> u64 {
         self.activations(3)
     }
-
-    fn measurement(&self) -> Measurement {
-        let mut m =
-            Measurement::with_setting([("attention", form(self.fused).into()), ("sequence", self.length.into())]);
-        m.measure("activation_bytes", self.kept());
-        m.measure("activation_bytes_after_backward", self.activations(4));
-        m.predict("activation_bytes_after_backward", 0);
-        m.measure("peak_bytes", self.step.peak.allocated_bytes);
-        m
-    }
 }
 
 /// Coefficient of T² in the bytes that the graph keeps, from three lengths: exactly the bytes that a table of scores takes per
@@ -176,18 +159,14 @@ fn curvature(trials: &[Trial], batch: usize, exact: bool) -> Measurement {
     m
 }
 
-fn shown(trials: &[Trial]) -> Table {
-    let row = |t: &Trial| {
-        vec![
-            text(form(t.fused)),
-            Cell::Count(t.length as u64),
-            Cell::Bytes(t.kept()),
-            Cell::Bytes(t.activations(4)),
-            Cell::Bytes(t.step.peak.allocated_bytes),
-        ]
-    };
-    let columns = ["attention", "tokens", "kept by the graph", "after backward", "peak of the step"];
-    table("A decoder of two blocks and four heads", &columns, trials.iter().map(row).collect())
+fn columns() -> Columns<'static, Trial> {
+    Columns::new()
+        .words("attention", "attention", |t: &Trial| form(t.fused))
+        .number("sequence", "tokens", |t| t.length)
+        .bytes("activation_bytes", "kept by the graph", Trial::kept)
+        .bytes("activation_bytes_after_backward", "after backward", |t| t.activations(4))
+        .predicted("activation_bytes_after_backward", |_| Some(0))
+        .bytes("peak_bytes", "peak of the step", |t| t.step.peak.allocated_bytes)
 }
 
 /// States the bytes that the graph keeps, for both forms of attention.

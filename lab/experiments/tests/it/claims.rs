@@ -64,7 +64,7 @@ fn every_claim_has_a_number_and_its_articles_come_in_order() {
         let progress = |_: &str, _: f64| ControlFlow::Continue(());
         let setup =
             Setup { open: &open, places: &[], model: None, sizes: BTreeMap::new(), seed: 0, progress: &progress };
-        by_name(name).unwrap().run(&setup).unwrap()
+        by_name(name).unwrap().ask(&setup).unwrap()
     };
     let outcomes: Vec<(&str, Outcome)> = ALL.iter().map(|e| (e.name(), run(e.name()))).collect();
     let found: Vec<(&str, &Outcome)> = outcomes.iter().map(|(name, outcome)| (*name, outcome)).collect();

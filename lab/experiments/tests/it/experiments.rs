@@ -34,7 +34,7 @@ fn run_on(open: &dyn Fn() -> Device, name: &str, sizes: &[(&str, &[usize])], sto
     let open = || Ok(open());
     by_name(name)
         .unwrap()
-        .run(&Setup { open: &open, places: &[], model: None, sizes, seed: 0, progress: &progress })
+        .ask(&Setup { open: &open, places: &[], model: None, sizes, seed: 0, progress: &progress })
         .unwrap()
 }
 
@@ -435,7 +435,7 @@ fn impossible_sizes_are_errors() {
             seed: 0,
             progress: &|_, _| ControlFlow::Continue(()),
         };
-        assert!(by_name(name).unwrap().run(&setup).is_err(), "{name}");
+        assert!(by_name(name).unwrap().ask(&setup).is_err(), "{name}");
     }
 }
 

@@ -30,7 +30,7 @@ fn run_unchecked(name: &str, profile: &str, sizes: &[(&str, usize)]) -> Outcome 
         sizes.iter().map(|(name, size)| (name.to_string(), vec![*size])).collect();
     let setup =
         Setup { open: &open, places: &[], model: None, sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };
-    by_name(name).unwrap().run(&setup).unwrap()
+    by_name(name).unwrap().ask(&setup).unwrap()
 }
 
 fn verdicts(outcome: &Outcome) -> Vec<Verdict> {
@@ -210,7 +210,7 @@ fn sizes_beyond_reason_are_refused() {
                 let sizes = BTreeMap::from([(size.name.to_string(), vec![value])]);
                 let progress = |_: &str, _: f64| ControlFlow::Break(());
                 let setup = Setup { open: &open, places: &[], model: None, sizes, seed: 0, progress: &progress };
-                let error = by_name(name).unwrap().run(&setup).unwrap_err().to_string();
+                let error = by_name(name).unwrap().ask(&setup).unwrap_err().to_string();
                 assert!(error.contains(size.name), "{name} {}: {error}", size.name);
             }
         }

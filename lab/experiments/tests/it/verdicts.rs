@@ -16,7 +16,7 @@ fn run(name: &str, open: &dyn Fn() -> Device, sizes: &[(&str, &[usize])]) -> Out
     let open = || Ok(open());
     let setup =
         Setup { open: &open, places: &[], model: None, sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };
-    by_name(name).unwrap().run(&setup).unwrap()
+    by_name(name).unwrap().ask(&setup).unwrap()
 }
 
 fn dry(profile: &str, direct: bool) -> Device {
