@@ -47,7 +47,7 @@ fn each_plan_has_them() {
     let found = of(&["plan", "gpt", "--global-batch", "64"]);
     let front = found["front"].as_array().unwrap();
     assert!(!front.is_empty());
-    front.iter().chain([&found["best"]]).for_each(|plan| adds_up(plan));
+    front.iter().chain([&found["best"]]).for_each(adds_up);
     let total = bytes(&found["card"], "total_bytes");
     assert!(bytes(&found["best"], "upper_bytes") <= total);
 }
