@@ -22,18 +22,18 @@ fn adds_up(figures: &Value) {
     assert!(parts.iter().all(|part| !part["source"].as_str().unwrap().is_empty()), "{figures}");
 }
 
-fn of(command: &[&'static str]) -> Value {
+fn answer(command: &[&'static str]) -> Value {
     json(&[command, &TRAINING].concat())
 }
 
 #[test]
 fn a_prediction_has_them() {
-    adds_up(&of(&["predict", "gpt", "--batch", "4"]));
+    adds_up(&answer(&["predict", "gpt", "--batch", "4"]));
 }
 
 #[test]
 fn the_largest_size_has_them_and_its_upper_one_fits() {
-    let found = of(&["fit", "gpt"]);
+    let found = answer(&["fit", "gpt"]);
     adds_up(&found["on_card"]);
     let total = bytes(&found["card"], "total_bytes");
     assert!(bytes(&found["on_card"], "upper_bytes") <= total);
@@ -44,7 +44,7 @@ fn the_largest_size_has_them_and_its_upper_one_fits() {
 
 #[test]
 fn each_plan_has_them() {
-    let found = of(&["plan", "gpt", "--global-batch", "64"]);
+    let found = answer(&["plan", "gpt", "--global-batch", "64"]);
     let front = found["front"].as_array().unwrap();
     assert!(!front.is_empty());
     front.iter().chain([&found["best"]]).for_each(adds_up);
