@@ -361,6 +361,14 @@ fn what_recurs_in_examples_is_counted() {
         "{:?}",
         more.args
     );
+    for key in ["gradient_checkpointing: offload", "gradient_checkpointing: true\nactivation_offloading: true"] {
+        let text = AXOLOTL.replace("gradient_checkpointing: true", key);
+        let kept = counted(&format!("{text}torch_compile: true\n")).1;
+        assert_eq!((refused(&kept), &kept.args.fields["save-on-cpu"]), (vec![], &json!("pinned")), "{key}");
+        assert_eq!(kept.args.fields["checkpoint"], "blocks");
+        let divided = counted(&format!("{text}fsdp_config:\n  fsdp_version: 2\n")).1;
+        assert!(!divided.args.fields.contains_key("save-on-cpu") && refused(&divided).len() == 2, "{key}");
+    }
     let muon = counted(&format!("{LLAMA_FACTORY}use_muon: true\n")).1;
     assert_eq!((refused(&muon), &muon.args.fields["optimizer"]), (vec![], &json!("muon")));
     let asks = LLAMA_FACTORY.replace("do_train: true", "do_predict: true");

@@ -70,7 +70,7 @@ pub(super) fn settle(keys: &Keys<'_>, recipe: &str, taken: &mut Taken<'_>) -> Re
         Some(value) if recipe.contains("distributed") => taken.unsupported("enable_activation_offloading", value, None),
         Some(value) => {
             taken.set("save-on-cpu", "pinned");
-            let how = "counted as --save-on-cpu pinned; torchtune's own keeps tensors below 1 KiB, and a few for a moment longer";
+            let how = "counted as --save-on-cpu=pinned; torchtune's own keeps tensors below 1 KiB, and a few for a moment longer";
             taken.inexact("enable_activation_offloading", value, how);
         }
         None => {}
