@@ -33,12 +33,12 @@ fn a_prediction_has_them() {
 
 #[test]
 fn the_largest_size_has_them_and_its_upper_one_fits() {
-    let found = answer(&["fit", "gpt"]);
+    let found = answer(&["fit", "--model", "gpt"]);
     adds_up(&found["on_card"]);
     let total = bytes(&found["card"], "total_bytes");
     assert!(bytes(&found["on_card"], "upper_bytes") <= total);
     let largest = found["largest"].to_string();
-    let alone = json(&[&["predict", "gpt", "--batch", &largest][..], &TRAINING].concat());
+    let alone = json(&[&["predict", "gpt", "--batch", largest.as_str()][..], &TRAINING].concat());
     assert_eq!(alone["parts"], found["on_card"]["parts"], "{largest}");
 }
 
