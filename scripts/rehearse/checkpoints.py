@@ -71,11 +71,12 @@ def of_network(vramlab, words):
 def main():
     vramlab, results, *names = sys.argv[1:]
     results = pathlib.Path(results)
-    rows = json.loads(results.read_text()) if results.exists() else {}
+    written = json.loads(results.read_text())["rows"] if results.exists() else []
+    rows = {row["network"]: row["budgets"] for row in written}
     for name in names or NETWORKS:
         if name not in rows:
             rows[name] = of_network(vramlab, NETWORKS[name])
-            results.write_text(json.dumps(rows, indent=1) + "\n")
+            results.write_text(json.dumps({"rows": [{"network": one, "budgets": row} for one, row in rows.items()]}, indent=1) + "\n")
         each = rows[name].values()
         print(
             f"{name}: {sum('why' not in row for row in each)} of {len(each)} budgets",

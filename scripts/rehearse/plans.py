@@ -158,7 +158,8 @@ def rehearsed(vramlab, python, words, row, folder):
 def main():
     vramlab, python, results, *names = sys.argv[1:]
     vramlab, results = str(pathlib.Path(vramlab).resolve()), pathlib.Path(results)
-    rows = json.loads(results.read_text()) if results.exists() else {}
+    written = json.loads(results.read_text())["rows"] if results.exists() else []
+    rows = {row["network"]: row["result"] for row in written}
     for name in names or CASES:
         words = CASES[name]
         if name in rows:
@@ -172,7 +173,7 @@ def main():
                     "command": shlex.join(["vramlab", "plan", *words]),
                     **rehearsed(vramlab, python, words, planned(vramlab, words, folder), folder),
                 }
-        results.write_text(json.dumps(rows, indent=1) + "\n")
+        results.write_text(json.dumps({"rows": [{"network": one, "result": row} for one, row in rows.items()]}, indent=1) + "\n")
         print(name, rows[name], flush=True)
     return 1 if any(row["verdict"].startswith("OUTSIDE") for row in rows.values()) else 0
 
