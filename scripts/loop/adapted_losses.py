@@ -35,7 +35,7 @@ CASES = [
     ("llama, a table", LLAMA, {"lora": 4, "lora-target": "q_proj,embed_tokens"}), ("llama, a table, DoRA", LLAMA, {"lora": 4, "lora-target": "embed_tokens", "dora": True}),
     ("gpt2, tables", GPT2, {"lora": 3, "lora-target": "wte,wpe,c_attn"}), ("cnn, a convolution", None, CNN | {"lora-target": "conv1"}),
     ("cnn, both layers, rsLoRA", None, CNN | {"lora-target": "conv1,fc", "rslora": True}), ("cnn, DoRA", None, CNN | {"lora-target": "conv1,fc", "dora": True}),
-    ("llama, Muon", LLAMA, {"optimizer": "muon"}), ("qwen2, all-linear, Muon", QWEN2, ALL | {"optimizer": "muon"}), ("llama, Adafactor of transformers", LLAMA, {"optimizer": "adafactor"}),
+    ("llama, Adafactor of transformers", LLAMA, {"optimizer": "adafactor"}),
     ("llama, Nesterov", LLAMA, {"optimizer": "momentum", "nesterov": True}), ("gpt2, AMSGrad", GPT2, {"amsgrad": True}),
     ("qwen2, chunked loss", QWEN2, ALL | {"loss": "chunked:3"}), ("llama, frozen", LLAMA, {"freeze": "model.embed_tokens,*.mlp"}),
 ]
@@ -123,8 +123,6 @@ def optimizer_of(model, fields):
     parameters, name = [parameter for parameter in model.parameters() if parameter.requires_grad], fields.get("optimizer")
     if name == "momentum":
         return torch.optim.SGD(parameters, lr=1e-2, momentum=0.9, nesterov=fields.get("nesterov", False))
-    if name == "muon":
-        return optimized.muon([*model.named_parameters()], {"lr": 1e-2})
     if name == "adafactor":
         return transformers.Adafactor(parameters, lr=1e-2, scale_parameter=False, relative_step=False)
     if fields.get("step-in-backward"):

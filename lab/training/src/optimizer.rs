@@ -210,7 +210,8 @@ impl OptimizerKind {
 
     /// True if devices compute it here. Of the others the memory is known, on a device without values.
     pub fn is_computed(self) -> bool {
-        self.maker() != Maker::BitsAndBytes
+        // Muon's values were not compared with PyTorch's.
+        self.maker() != Maker::BitsAndBytes && self != Self::Muon
     }
 
     fn is_adam(self) -> bool {
