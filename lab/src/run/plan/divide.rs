@@ -52,7 +52,7 @@ impl<'a> Search<'a> {
         }
         let stage = spec.parallel.ranks.zero.unwrap_or(0);
         let accumulate = spec.training.accumulate.unwrap_or(1);
-        let sent = self.held.of(spec)?.sent().bytes_of_step(stage, ranks, accumulate);
+        let sent = self.held.of_run(spec)?.sent().bytes_of_step(stage, ranks, accumulate);
         Ok(computed + sent / self.planner.sent_per_s)
     }
 

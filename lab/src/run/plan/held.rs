@@ -53,7 +53,7 @@ impl<'a> HeldBy<'a> {
     ///
     /// # Errors
     /// Fields that cannot be combined; those of the run; [`Error::Interrupted`].
-    pub(super) fn of(&self, spec: &RunSpec) -> Result<Held> {
+    pub(super) fn of_run(&self, spec: &RunSpec) -> Result<Held> {
         let run = with_what_is_trained(&self.plain, spec);
         let key = serde_json::to_string(&run).map_err(|error| Error::usage("run", error.to_string()))?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,7 +107,7 @@ mod tests {
         ] {
             let run = spec(&changes);
             let ranks = &run.parallel.ranks;
-            let least = held.of(&run).unwrap().of_rank(ranks.zero.unwrap_or(0), ranks.data_parallel.unwrap_or(1));
+            let least = held.of_run(&run).unwrap().of_rank(ranks.zero.unwrap_or(0), ranks.data_parallel.unwrap_or(1));
             let taken = runner.needs(&run).unwrap().allocated_bytes;
             assert!(0 < least && least <= taken, "{changes}: {least} of {taken}");
         }

@@ -137,7 +137,7 @@ impl Search<'_> {
         let spec = self.moves.made(self.planner.spec, chosen);
         let least_seconds = self.seconds(&spec)?;
         let stage = spec.parallel.ranks.zero.unwrap_or(0);
-        let least_bytes = self.held.of(&spec)?.of_rank(stage, self.planner.ranks());
+        let least_bytes = self.held.of_run(&spec)?.of_rank(stage, self.planner.ranks());
         Ok(Way { chosen: chosen.to_vec(), least_seconds, least_bytes })
     }
 
