@@ -130,7 +130,7 @@ mod tests {
                 let all = ALL_MODULES.range();
                 of_cards += 1;
                 match seen.when {
-                    // Its own kernels are no part of a training's context.
+                    // vLLM's own kernels do not belong to a training's context.
                     when if when.contains("vLLM") => {}
                     when if when.contains("all modules") => {
                         assert!(context.least_bytes() + all.lower <= least, "{}: {}", card.name, seen.range());

@@ -20,8 +20,8 @@ SCHEMA = "vramlab-watched-1"
 _OVER = 16
 # Share of the time that looks at the counters may take, and that what is not urgent may.
 _LOOKS, _REST = 0.002, 0.002
-# Steps between two looks, at most.
-_FAR = 64
+# Steps at the beginning that are looked at one by one, whatever it takes: growth shows in ten. Steps between two later looks, at most.
+_ONE_BY_ONE, _FAR = 16, 64
 # Seconds between two looks at the memory that others on the card leave.
 _ROOM_EVERY = 10.0
 # Memory is short if so much of the room is reserved, or if it runs out within so many steps.
@@ -173,7 +173,7 @@ class Meter:
         # How often figures are logged, and to whom, is the script's own choice.
         self._own += self._last - now - logging
         cost = self._last - now - counting - logging
-        after = min(max(1, int(cost / (_LOOKS * (self.step_seconds() or 1.0)))), _FAR)
+        after = min(max(1, int(cost / (_LOOKS * (self.step_seconds() or 1.0)))), _FAR) if self.steps >= _ONE_BY_ONE else 1
         self._next = min(self.steps + after, self.history.next_change(self.steps))
 
     def _now_and_then(self) -> tuple[float, float]:

@@ -9,7 +9,7 @@ use smallvec::smallvec;
 /// Computes `LigerForCausalLMLoss(hidden, weight, labels, hidden_size)` of hidden states `[batch, time, width]`, the output layer's `weight`
 /// `[classes, width]` and labels `[batch, time]`.
 ///
-/// What it takes is that of liger-kernel 0.8.5 (`fused_linear_cross_entropy_forward`); it computes no values.
+/// Its memory is that of liger-kernel 0.8.5 (`fused_linear_cross_entropy_forward`). It computes no values.
 ///
 /// # Errors
 /// [`Error::Invalid`] on a device with values; those of the device.

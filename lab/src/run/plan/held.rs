@@ -1,6 +1,7 @@
 //! What a run holds for as long as it trains, whatever its batch and its techniques: parameters, gradients, the optimizer's states.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
 use lab_analysis::sending::Sent;
@@ -60,13 +61,14 @@ impl<'a> HeldBy<'a> {
         if let Some(held) = known.get(&key) {
             return Ok(*held);
         }
-        let session = self.runner.session(&run)?.of_steps(1);
+        let session = self.runner.session(&run)?;
         let device = session.target.open()?;
-        self.runner.train(&session, &device)?;
-        if (self.runner.stop)() {
-            return Err(Error::Interrupted);
-        }
-        let bytes = *device.usage().by_category();
+        let mut at_end = None;
+        session.train_steps(&device, 1, &mut |_| {
+            at_end = Some(*device.usage().by_category());
+            ControlFlow::Break(())
+        })?;
+        let bytes = at_end.ok_or(Error::Interrupted)?;
         let of = |category: Category| bytes[category as usize];
         let held = Held {
             parameters: of(Category::Parameter) + of(Category::Buffer),

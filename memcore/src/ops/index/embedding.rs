@@ -27,7 +27,8 @@ pub fn embedding(indices: &Tensor, weight: &Tensor, padding_idx: Option<usize>) 
     }
     let _op = context::op("embedding>index_select>resize_");
     let compute = || {
-        let table = weight.array().contiguous()?;
+        // Rows of a transposed table are gathered where they are, as `index_select` does it.
+        let table = weight.array();
         let flat = indices.array().reshape(&[indices.numel()])?;
         let dims: Dims = indices.dims().iter().copied().chain([n]).collect();
         let y = Array::empty(weight.device(), &dims, weight.dtype())?;

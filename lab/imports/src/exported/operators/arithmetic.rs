@@ -222,7 +222,7 @@ fn add_times(c: &Call<'_>, factor: f64) -> Result<Made> {
             let dtype = host::meeting(x.dtype(), other.dtype());
             Ok(Made::tensor(host::zip(x, other, "add", dtype, |a, b| a + factor * b)?))
         }
-        _ => Err(c.error("a factor (alpha) is not represented, but of tensors without a gradient")),
+        _ => Err(c.error("vramlab supports a factor (alpha) only for tensors without a gradient")),
     }
 }
 
