@@ -56,7 +56,7 @@ class Modules(unittest.TestCase):
     def test_an_operator_of_several_names_is_the_one_that_the_program_knows(self) -> None:
         import torch
 
-        class Joined(torch.nn.Module):
+        class Joined(torch.nn.Module):  # type: ignore[misc]
             def __init__(self, join: Any) -> None:
                 super().__init__()
                 self.layer, self.join = torch.nn.Linear(64, 64), join
@@ -70,7 +70,7 @@ class Modules(unittest.TestCase):
     def test_a_mask_that_becomes_weights_needs_what_a_sum_does(self) -> None:
         import torch
 
-        class Weighted(torch.nn.Module):
+        class Weighted(torch.nn.Module):  # type: ignore[misc]
             def __init__(self, factor: float) -> None:
                 super().__init__()
                 self.layer, self.factor = torch.nn.Linear(64, 64), factor
