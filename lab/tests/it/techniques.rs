@@ -201,7 +201,8 @@ fn copied_modules_and_tables_take_what_peft_takes() {
     compare_but("adapted_ends", 18, &[of_few_bits]);
 }
 
-/// In networks with norms of batches a backward pass of PyTorch has twenty events more.
+/// Norms of batches that are frozen, over inputs of one position: PyTorch's kernel (`batch_norm_backward_reduce`) allocates the gradients of weight and bias all the
+/// same, four events more for each norm.
 #[test]
 fn adapters_of_convolutions_take_what_peft_takes() {
     const WITH_NORMS: [&str; 4] = [
