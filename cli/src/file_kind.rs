@@ -80,6 +80,8 @@ impl Kind {
             [0x80, 2..=5, ..] => Some(if ends("pt") || ends("pth") { Kind::Weights } else { Kind::Snapshot }),
             [_, _, _, _, _, _, _, _, b'{', b'"', ..] if ends("safetensors") => Some(Kind::Safetensors),
             [b'{' | b'[', ..] => of_json(head),
+            // Cut off or damaged: who reads snapshots says what is wrong with it.
+            _ if ends("pickle") || ends("pkl") => Some(Kind::Snapshot),
             _ => ends("py").then_some(Kind::Script),
         }
     }
@@ -215,7 +217,7 @@ mod tests {
     fn files_are_named_for_what_they_are() {
         let directory = tempfile::tempdir().unwrap();
         let zip = b"PK\x03\x04\x00\x00archive/data.pkl".as_slice();
-        let cases: [(&str, &[u8], Option<Kind>); 22] = [
+        let cases: [(&str, &[u8], Option<Kind>); 23] = [
             ("weights.pt", zip, Some(Kind::Weights)),
             (
                 "memory.pt",
@@ -229,6 +231,7 @@ mod tests {
             ("model.safetensors", b"\x10\0\0\0\0\0\0\0{\"a\":{}}", Some(Kind::Safetensors)),
             ("unet.py", b"import torch\n", Some(Kind::Script)),
             ("snapshot.pickle", b"\x80\x04\x95", Some(Kind::Snapshot)),
+            ("damaged.pickle", b"no pickle", Some(Kind::Snapshot)),
             ("snapshot.json", b"{\"segments\": [], \"device_traces\"", Some(Kind::Snapshot)),
             ("columns.json", b"{\"columns\": [\"label\", \"segments\"], \"runs", None),
             ("config.json", b"{\"model_type\": \"llama\"}", Some(Kind::Config)),

@@ -2,12 +2,11 @@
 
 use super::Implementation;
 use super::locals::{List, Locals};
-use super::rule::{ByRule, Rebound, Row, Rule, gradient, gradients, scale};
+use super::rule::{ByRule, Rebound, Row, Rule, gradient, gradients, scale, zeros};
 use crate::array::Array;
 use crate::backend::kernel::{BinaryOp, TernaryOp, UnaryOp};
 use crate::context;
-use crate::error::{Error, Result};
-use crate::memory::Category;
+use crate::error::Result;
 
 /// `v = ρ·v + (1 − ρ)·g²`, `d = √(u + eps)/√(v + eps)·g`, `u = ρ·u + (1 − ρ)·d²`, `p −= lr·d`.
 pub type Adadelta = ByRule<AdadeltaOptions>;
@@ -61,8 +60,7 @@ impl Rule for AdadeltaOptions {
 
     fn first_state(&self, p: &Array) -> Result<State> {
         let _op = context::op("zeros_like");
-        let zeros = || Ok::<_, Error>(p.zeros_like()?.with_category(Category::OptimizerState));
-        Ok(State { square_avg: zeros()?, acc_delta: zeros()? })
+        Ok(State { square_avg: zeros(p)?, acc_delta: zeros(p)? })
     }
 
     fn tensors(&self, state: &State) -> Vec<(&'static str, Array)> {

@@ -2,12 +2,11 @@
 
 use super::Implementation;
 use super::locals::{List, Locals};
-use super::rule::{ByRule, Rebound, Row, Rule, gradient, gradients, scale, shift};
+use super::rule::{ByRule, Rebound, Row, Rule, gradient, gradients, scale, shift, zeros};
 use crate::array::Array;
 use crate::backend::kernel::{BinaryOp, TernaryOp, UnaryOp};
 use crate::context;
-use crate::error::{Error, Result};
-use crate::memory::Category;
+use crate::error::Result;
 
 /// `m = β₁·m + (1 − β₁)·g`, `u = max(β₂·u, |g| + eps)`, `p −= lr/(1 − β₁ᵗ)·m/u`.
 pub type Adamax = ByRule<AdamaxOptions>;
@@ -61,8 +60,7 @@ impl Rule for AdamaxOptions {
 
     fn first_state(&self, p: &Array) -> Result<State> {
         let _op = context::op("zeros_like");
-        let zeros = || Ok::<_, Error>(p.zeros_like()?.with_category(Category::OptimizerState));
-        Ok(State { exp_avg: zeros()?, exp_inf: zeros()? })
+        Ok(State { exp_avg: zeros(p)?, exp_inf: zeros(p)? })
     }
 
     fn tensors(&self, state: &State) -> Vec<(&'static str, Array)> {

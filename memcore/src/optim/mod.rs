@@ -13,6 +13,7 @@ mod asgd;
 mod bitsandbytes;
 mod clip;
 mod locals;
+mod moments;
 mod muon;
 mod nadam;
 mod radam;

@@ -2,12 +2,12 @@
 
 use super::Implementation;
 use super::locals::{List, Locals};
+use super::moments::{Moments, decay};
 use super::rule::{ByRule, Rebound, Row, Rule, gradient, gradients, scale, shift};
 use crate::array::Array;
 use crate::backend::kernel::{TernaryOp, UnaryOp};
 use crate::context;
-use crate::error::{Error, Result};
-use crate::memory::Category;
+use crate::error::Result;
 
 /// `m = β₁·m + (1 − β₁)·g`, `v = β₂·v + (1 − β₂)·g²`, `μₜ = β₁·(1 − 0.96^(t·momentum_decay)/2)`, and
 /// `p −= lr·((1 − μₜ)/(1 − Πμ)·g + μₜ₊₁/(1 − Πμ·μₜ₊₁)·m)/(√(v/(1 − β₂ᵗ)) + eps)`.
@@ -51,8 +51,7 @@ impl Default for NAdamOptions {
 
 /// The state of a parameter.
 pub struct State {
-    exp_avg: Array,
-    exp_avg_sq: Array,
+    moments: Moments,
     /// The product of the momenta of all steps.
     mu_product: f64,
 }
@@ -69,13 +68,11 @@ impl Rule for NAdamOptions {
     }
 
     fn first_state(&self, p: &Array) -> Result<State> {
-        let _op = context::op("zeros_like");
-        let zeros = || Ok::<_, Error>(p.zeros_like()?.with_category(Category::OptimizerState));
-        Ok(State { exp_avg: zeros()?, exp_avg_sq: zeros()?, mu_product: 1.0 })
+        Ok(State { moments: Moments::zeros(p)?, mu_product: 1.0 })
     }
 
     fn tensors(&self, state: &State) -> Vec<(&'static str, Array)> {
-        vec![("exp_avg", state.exp_avg.clone()), ("exp_avg_sq", state.exp_avg_sq.clone())]
+        state.moments.tensors()
     }
 
     fn advance(&self, state: &mut State, step: i32) {
@@ -84,11 +81,11 @@ impl Rule for NAdamOptions {
     }
 
     fn update(&self, row: &Row<'_, State>, locals: &mut Locals<Array>) -> Result<()> {
-        let decay = self.decay(&[row])?;
+        let decay = decay([row], self.decoupled_weight_decay, (self.lr, self.weight_decay))?;
         let grad = gradient(row, (self.maximize, decay), Rebound::Later, locals)?;
-        self.update_moments(row.state, &grad)?;
+        row.state.moments.update(self.betas, &grad)?;
         let correction = 1.0 - self.betas[1].powi(row.step);
-        let corrected = context::within("div", || row.state.exp_avg_sq.affine(1.0 / correction, 0.0))?;
+        let corrected = context::within("div", || row.state.moments.exp_avg_sq.affine(1.0 / correction, 0.0))?;
         let denom = context::within("sqrt", || corrected.unary(UnaryOp::Sqrt))?;
         drop(corrected);
         let denom = locals.set("denom", denom);
@@ -97,10 +94,10 @@ impl Rule for NAdamOptions {
     }
 
     fn update_all(&self, rows: &[Row<'_, State>], locals: &mut Locals<List>) -> Result<()> {
-        let decay = self.decay(&rows.iter().collect::<Vec<_>>())?;
+        let decay = decay(rows, self.decoupled_weight_decay, (self.lr, self.weight_decay))?;
         let grads = gradients(rows, (self.maximize, decay), locals)?;
-        rows.iter().zip(&*grads).try_for_each(|(row, grad)| self.update_moments(row.state, grad))?;
-        let averages: List = rows.iter().map(|row| row.state.exp_avg_sq.clone()).collect();
+        rows.iter().zip(&*grads).try_for_each(|(row, grad)| row.state.moments.update(self.betas, grad))?;
+        let averages: List = rows.iter().map(|row| row.state.moments.exp_avg_sq.clone()).collect();
         let roots = locals.set("exp_avg_sq_sqrt", averages.made("_foreach_sqrt", |v| v.unary(UnaryOp::Sqrt))?);
         for (row, root) in rows.iter().zip(&*roots) {
             scale(root, 1.0 / (1.0 - self.betas[1].powi(row.step)).sqrt())?;
@@ -121,21 +118,6 @@ impl NAdamOptions {
         let value = -self.lr * (1.0 - mu) / (1.0 - product);
         row.p.ternary_(TernaryOp::Addcdiv { value }, grad, denom)?;
         let value = -self.lr * next / (1.0 - product * next);
-        row.p.ternary_(TernaryOp::Addcdiv { value }, &row.state.exp_avg, denom)
-    }
-
-    fn update_moments(&self, s: &State, grad: &Array) -> Result<()> {
-        s.exp_avg.ternary_(TernaryOp::Lerp { weight: 1.0 - self.betas[0] }, grad, grad)?;
-        scale(&s.exp_avg_sq, self.betas[1])?;
-        s.exp_avg_sq.ternary_(TernaryOp::Addcmul { value: 1.0 - self.betas[1] }, grad, grad)
-    }
-
-    /// Subtracts a decoupled weight decay from the parameter. Returns the decay that is added to the gradient.
-    fn decay(&self, rows: &[&Row<'_, State>]) -> Result<f64> {
-        if !self.decoupled_weight_decay || self.weight_decay == 0.0 {
-            return Ok(self.weight_decay);
-        }
-        rows.iter().try_for_each(|row| scale(row.p, 1.0 - self.lr * self.weight_decay))?;
-        Ok(0.0)
+        row.p.ternary_(TernaryOp::Addcdiv { value }, &row.state.moments.exp_avg, denom)
     }
 }

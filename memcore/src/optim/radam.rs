@@ -2,12 +2,12 @@
 
 use super::Implementation;
 use super::locals::{List, Locals};
+use super::moments::{Moments, decay};
 use super::rule::{ByRule, Rebound, Row, Rule, gradient, gradients, scale, shift};
 use crate::array::Array;
 use crate::backend::kernel::{BinaryOp, TernaryOp, UnaryOp};
 use crate::context;
-use crate::error::{Error, Result};
-use crate::memory::Category;
+use crate::error::Result;
 
 /// `m = β₁·m + (1 − β₁)·g`, `v = β₂·v + (1 − β₂)·g²`, `p −= lr·m/(1 − β₁ᵗ)·r·√(1 − β₂ᵗ)/(√v + eps)` with the rectification `r`. In the
 /// first steps, in which the variance of `v` is not known, `p −= lr·m/(1 − β₁ᵗ)`.
@@ -46,14 +46,8 @@ impl Default for RAdamOptions {
     }
 }
 
-/// The state of a parameter.
-pub struct State {
-    exp_avg: Array,
-    exp_avg_sq: Array,
-}
-
 impl Rule for RAdamOptions {
-    type State = State;
+    type State = Moments;
 
     fn names(&self) -> [&'static str; 2] {
         ["RAdam.step", "zero_grad:RAdam.zero_grad"]
@@ -63,20 +57,18 @@ impl Rule for RAdamOptions {
         self.implementation
     }
 
-    fn first_state(&self, p: &Array) -> Result<State> {
-        let _op = context::op("zeros_like");
-        let zeros = || Ok::<_, Error>(p.zeros_like()?.with_category(Category::OptimizerState));
-        Ok(State { exp_avg: zeros()?, exp_avg_sq: zeros()? })
+    fn first_state(&self, p: &Array) -> Result<Moments> {
+        Moments::zeros(p)
     }
 
-    fn tensors(&self, state: &State) -> Vec<(&'static str, Array)> {
-        vec![("exp_avg", state.exp_avg.clone()), ("exp_avg_sq", state.exp_avg_sq.clone())]
+    fn tensors(&self, state: &Moments) -> Vec<(&'static str, Array)> {
+        state.tensors()
     }
 
-    fn update(&self, row: &Row<'_, State>, locals: &mut Locals<Array>) -> Result<()> {
-        let decay = self.decay(&[row])?;
+    fn update(&self, row: &Row<'_, Moments>, locals: &mut Locals<Array>) -> Result<()> {
+        let decay = decay([row], self.decoupled_weight_decay, (self.lr, self.weight_decay))?;
         let grad = gradient(row, (self.maximize, decay), Rebound::Later, locals)?;
-        self.update_moments(row.state, &grad)?;
+        row.state.update(self.betas, &grad)?;
         let correction = 1.0 - self.betas[0].powi(row.step);
         let corrected = context::within("div", || row.state.exp_avg.affine(1.0 / correction, 0.0))?;
         let corrected = locals.set("bias_corrected_exp_avg", corrected);
@@ -90,10 +82,10 @@ impl Rule for RAdamOptions {
         row.p.binary_(BinaryOp::Add { alpha: -1.0 }, &update)
     }
 
-    fn update_all(&self, rows: &[Row<'_, State>], locals: &mut Locals<List>) -> Result<()> {
-        let decay = self.decay(&rows.iter().collect::<Vec<_>>())?;
+    fn update_all(&self, rows: &[Row<'_, Moments>], locals: &mut Locals<List>) -> Result<()> {
+        let decay = decay(rows, self.decoupled_weight_decay, (self.lr, self.weight_decay))?;
         let grads = gradients(rows, (self.maximize, decay), locals)?;
-        rows.iter().zip(&*grads).try_for_each(|(row, grad)| self.update_moments(row.state, grad))?;
+        rows.iter().zip(&*grads).try_for_each(|(row, grad)| row.state.update(self.betas, grad))?;
         drop(grads);
         locals.delete("grads");
         let averages: List = rows.iter().map(|row| row.state.exp_avg_sq.clone()).collect();
@@ -125,27 +117,12 @@ impl RAdamOptions {
     }
 
     /// `√(1 − β₂ᵗ)/(√v + eps)`.
-    fn adaptive_rate(&self, row: &Row<'_, State>) -> Result<Array> {
+    fn adaptive_rate(&self, row: &Row<'_, Moments>) -> Result<Array> {
         let root = context::within("sqrt", || row.state.exp_avg_sq.unary(UnaryOp::Sqrt))?;
         shift(&root, self.eps)?;
         let inverse = context::within("reciprocal", || root.unary(UnaryOp::Reciprocal))?;
         let rate = context::within("mul", || inverse.affine((1.0 - self.betas[1].powi(row.step)).sqrt(), 0.0))?;
         drop(inverse);
         Ok(rate)
-    }
-
-    fn update_moments(&self, s: &State, grad: &Array) -> Result<()> {
-        s.exp_avg.ternary_(TernaryOp::Lerp { weight: 1.0 - self.betas[0] }, grad, grad)?;
-        scale(&s.exp_avg_sq, self.betas[1])?;
-        s.exp_avg_sq.ternary_(TernaryOp::Addcmul { value: 1.0 - self.betas[1] }, grad, grad)
-    }
-
-    /// Subtracts a decoupled weight decay from the parameter. Returns the decay that is added to the gradient.
-    fn decay(&self, rows: &[&Row<'_, State>]) -> Result<f64> {
-        if !self.decoupled_weight_decay || self.weight_decay == 0.0 {
-            return Ok(self.weight_decay);
-        }
-        rows.iter().try_for_each(|row| scale(row.p, 1.0 - self.lr * self.weight_decay))?;
-        Ok(0.0)
     }
 }

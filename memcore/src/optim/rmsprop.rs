@@ -2,12 +2,11 @@
 
 use super::Implementation;
 use super::locals::{List, Locals};
-use super::rule::{ByRule, Rebound, Row, Rule, gradient, gradients, scale, shift};
+use super::rule::{ByRule, Rebound, Row, Rule, gradient, gradients, scale, shift, zeros};
 use crate::array::Array;
 use crate::backend::kernel::{BinaryOp, TernaryOp, UnaryOp};
 use crate::context;
-use crate::error::{Error, Result};
-use crate::memory::Category;
+use crate::error::Result;
 
 /// `v = α·v + (1 − α)·g²`, `p −= lr·g/(√v + eps)`. If centred, the square of the average gradient is subtracted from
 /// `v`. With momentum, the quotients are accumulated in a buffer.
@@ -69,10 +68,9 @@ impl Rule for RmsPropOptions {
 
     fn first_state(&self, p: &Array) -> Result<State> {
         let _op = context::op("zeros_like");
-        let zeros = || Ok::<_, Error>(p.zeros_like()?.with_category(Category::OptimizerState));
-        let square_avg = zeros()?;
-        let momentum_buffer = if self.momentum > 0.0 { Some(zeros()?) } else { None };
-        let grad_avg = if self.centered { Some(zeros()?) } else { None };
+        let square_avg = zeros(p)?;
+        let momentum_buffer = if self.momentum > 0.0 { Some(zeros(p)?) } else { None };
+        let grad_avg = if self.centered { Some(zeros(p)?) } else { None };
         Ok(State { square_avg, momentum_buffer, grad_avg })
     }
 

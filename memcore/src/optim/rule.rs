@@ -7,6 +7,7 @@ use crate::backend::kernel::{BinaryOp, UnaryOp};
 use crate::context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::memory::Category;
 use crate::nn::Parameter;
 
 /// An optimizer's rule: its settings, the state of a parameter, and how a step updates parameters.
@@ -265,6 +266,11 @@ pub(super) fn gradients<S>(
     };
     drop(grads);
     Ok(locals.set("grads", made))
+}
+
+/// Allocates zeros like a parameter, which an optimizer keeps.
+pub(super) fn zeros(p: &Array) -> Result<Array> {
+    Ok(p.zeros_like()?.with_category(Category::OptimizerState))
 }
 
 /// `x = a·x`.

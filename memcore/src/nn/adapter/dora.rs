@@ -38,6 +38,17 @@ pub(super) fn lengths(weight: &[f64], inputs: usize) -> Vec<f32> {
     weight.chunks(inputs.max(1)).map(length).collect()
 }
 
+/// The input after the adapter's dropout, and the layer's own output if it is of that input.
+///
+/// # Errors
+/// Those of the device.
+fn dropped<'a>(maps: &Projections, x: &Tensor, own: &'a Tensor) -> Result<(Tensor, Option<&'a Tensor>)> {
+    match maps.drops() {
+        Some(dropout) => Ok((dropout.forward(x)?, None)),
+        None => Ok((x.clone(), Some(own))),
+    }
+}
+
 /// `DoraLinearLayer.forward`: the lengths of the rows of `weight + scaling · B A` divide the magnitudes, and have no gradient.
 ///
 /// # Errors
@@ -49,10 +60,7 @@ pub(super) fn linear(
     x: &Tensor,
     base: &Base<'_>,
 ) -> Result<Tensor> {
-    let (x, own) = match maps.drops() {
-        Some(dropout) => (dropout.forward(x)?, None),
-        None => (x.clone(), Some(own)),
-    };
+    let (x, own) = dropped(maps, x, own)?;
     let product = {
         let identity = Tensor::from_array(identity(&x)?);
         let low = maps.down.forward(&identity)?;
@@ -106,10 +114,7 @@ pub(super) fn convolution(
     x: &Tensor,
     base: &Base<'_>,
 ) -> Result<Tensor> {
-    let (x, own) = match maps.drops() {
-        Some(dropout) => (dropout.forward(x)?, None),
-        None => (x.clone(), Some(own)),
-    };
+    let (x, own) = dropped(maps, x, own)?;
     let weight = (base.weight)()?;
     let rank = maps.down.weight.array().dims()[0];
     let matrix = |parameter: &Parameter, dims: [usize; 2]| ops::view(parameter.tensor(), &dims);

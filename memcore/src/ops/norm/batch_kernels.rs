@@ -110,6 +110,8 @@ pub(in crate::ops) struct Parts {
     pub(in crate::ops) parameters: [Option<Array>; 2],
     /// Sums of the gradient and of its product with the input, which the fused kernel does not need.
     sums: Option<[Array; 2]>,
+    /// Gradients of frozen parameters, which PyTorch's kernel for channels that lie innermost makes all the same.
+    unwanted: [Option<Array>; 2],
 }
 
 /// Values from which the gradients are computed.
@@ -145,12 +147,13 @@ impl Given<'_> {
 }
 
 impl Parts {
-    /// Frees the sums, which are not results.
+    /// Frees the sums and the gradients of frozen parameters, which are not results.
     pub(in crate::ops) fn release_sums(&mut self) {
         if let Some([gradients, products]) = self.sums.take() {
             drop(products);
             drop(gradients);
         }
+        self.unwanted = [None, None];
     }
 
     /// Returns the gradients of the inputs, in the order of `slots`.
@@ -195,9 +198,6 @@ impl Plan {
             true => x.empty_like().map(Some),
             false => Ok(None),
         };
-        let parameter = |i| -> Result<Option<Array>> {
-            self.wants(i, needs).then(|| Array::empty(x.device(), &[x.dims()[1]], self.parameter)).transpose()
-        };
         let torch = x.device().profile().torch_temporaries;
         let early = if fused { input()? } else { None };
         let sums = if torch && self.reduces(needs) && side_by_side {
@@ -205,11 +205,20 @@ impl Plan {
         } else {
             None
         };
-        let parameters = [parameter(0)?, parameter(1)?];
+        // `batch_norm_backward_reduce_cuda_channels_last_template` asks whether there is a weight, not whose gradient is wanted.
+        let makes_both = sums.is_some() && self.slots[0].is_some();
+        let (mut parameters, mut unwanted) = ([None, None], [None, None]);
+        for i in 0..2 {
+            let wanted = self.wants(i, needs);
+            if wanted || makes_both {
+                let gradient = Array::empty(x.device(), &[x.dims()[1]], self.parameter)?;
+                if wanted { &mut parameters } else { &mut unwanted }[i] = Some(gradient);
+            }
+        }
         if self.reduces(needs) && side_by_side && has_channels_last(grad) {
             drop(staged(x, 2)?);
         }
-        Ok(Parts { x: if fused { early } else { input()? }, parameters, sums })
+        Ok(Parts { x: if fused { early } else { input()? }, parameters, sums, unwanted })
     }
 }
 
