@@ -212,7 +212,8 @@ impl Plan {
             let wanted = self.wants(i, needs);
             if wanted || makes_both {
                 let gradient = Array::empty(x.device(), &[x.dims()[1]], self.parameter)?;
-                if wanted { &mut parameters } else { &mut unwanted }[i] = Some(gradient);
+                let kept = if wanted { &mut parameters } else { &mut unwanted };
+                kept[i] = Some(gradient);
             }
         }
         if self.reduces(needs) && side_by_side && has_channels_last(grad) {
