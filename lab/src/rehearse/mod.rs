@@ -23,6 +23,7 @@ mod enough;
 mod environment;
 mod folder;
 mod growth;
+mod held_folder;
 mod library;
 mod lines;
 mod log;

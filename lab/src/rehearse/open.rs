@@ -1,9 +1,10 @@
 //! Folders in which a script writes for real: caches, which the next run finds filled.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+use super::held_folder::HeldFolder;
 
 /// Folders for temporary files.
 const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/run"];
@@ -44,7 +45,7 @@ pub(super) struct Caches {
     working: PathBuf,
     folders: Vec<PathBuf>,
     temporary: Vec<PathBuf>,
-    made: Vec<PathBuf>,
+    held: Vec<HeldFolder>,
     inductor: Option<PathBuf>,
     since: SystemTime,
 }
@@ -65,13 +66,13 @@ impl Caches {
             working,
             folders: Vec::new(),
             temporary: Vec::new(),
-            made: Vec::new(),
+            held: Vec::new(),
             inductor,
             since: SystemTime::now(),
         };
         for path in named(&CACHE_VARIABLES).into_iter().chain(found.inductor.clone()) {
-            if !found.is_closed(&path, home.as_deref()) && fs::create_dir(&path).is_ok() {
-                found.made.push(path.clone());
+            if !found.is_closed(&path, home.as_deref()) {
+                found.held.extend(HeldFolder::take(&path));
             }
             found.add(&path, home.as_deref());
         }
@@ -131,15 +132,6 @@ impl Caches {
     /// Returns the variables that tell a script where its caches are.
     pub(super) fn environment(&self) -> Option<(&'static str, OsString)> {
         self.inductor.as_ref().map(|folder| (INDUCTOR, folder.into()))
-    }
-}
-
-impl Drop for Caches {
-    fn drop(&mut self) {
-        for folder in &self.made {
-            // One that is not empty stays.
-            let _filled = fs::remove_dir(folder);
-        }
     }
 }
 
