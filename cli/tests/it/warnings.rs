@@ -25,8 +25,8 @@ fn warns(line: &str, of: &str) {
 
 #[test]
 fn convolutions_without_cudnn() {
-    warns("predict --model simple-cnn --steps 1 --batch 3", "without cuDNN");
-    warns("predict --model simple-cnn --steps 1 --batch 3", "does not count cuDNN's workspaces");
+    warns("predict --model simple-cnn --steps 1 --batch 11", "without cuDNN");
+    warns("predict --model simple-cnn --steps 1 --batch 11", "does not count cuDNN's workspaces");
     // A table has the workspaces of the usual batch.
     assert!(warnings("predict --model simple-cnn --steps 1").is_empty());
     warns("predict --model simple-cnn --steps 1 --cudnn none", "without cuDNN");

@@ -1,4 +1,4 @@
-//! Workspaces of the built-in networks' convolutions, by usual batches. `lab/examples/workspace_tables.rs` makes the files: for each compute capability and
+//! Workspaces of convolutions of the built-in networks, torchvision and timm, by usual batches. `lab/examples/workspace_tables.rs` makes the files: for each compute capability and
 //! type gzipped rows of one width in order, so that a case is found without reading all of them.
 
 use std::collections::BTreeMap;

@@ -135,7 +135,7 @@ fn read_row(row: &[u64]) -> Option<(ConvolutionCase, NamedWorkspaces)> {
     numbers.next().is_none().then_some((case, NamedWorkspaces::new(bytes, ranged)))
 }
 
-/// Returns the table of the built-in networks' convolutions for the cards of a compute capability (ten times it); `None` for one that has none.
+/// Returns the table that is built in for the cards of a compute capability (ten times it); `None` for one that has none.
 pub fn built_in_workspaces(sm: u32) -> Option<WorkspaceTable> {
     let built_in = Some(BuiltIn::of_capability(sm)?);
     let most = ALL.iter().filter(|card| card.sm == sm).map(|card| card.multiprocessors).max()?;
