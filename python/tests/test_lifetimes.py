@@ -39,6 +39,30 @@ class Lifetimes(unittest.TestCase):
         entry = beside(Held(), torch.randn(2, 3))
         self.assertEqual(entry, {"version": 1, "tied": [], "dies_after": [["sin", "tanh"], ["cos", "sqrt"]]})
 
+    def test_modules_of_buffers_alone_are_named_with_the_module_that_follows(self) -> None:
+        import torch
+
+        class Table(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.register_buffer("table", torch.ones(3))
+
+            def forward(self, x: Any) -> Any:
+                return x * self.table
+
+        class Layer(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.first, self.second, self.linear, self.last = Table(), Table(), torch.nn.Linear(3, 3), Table()
+
+            def forward(self, x: Any) -> Any:
+                return self.last(self.linear(self.second(self.first(x))))
+
+        network = torch.nn.ModuleDict({"layers": torch.nn.Sequential(Layer(), Layer())})
+        network.forward = lambda x: network["layers"](x)
+        pairs = [["layers.*.second", "layers.*.linear"], ["layers.*.first", "layers.*.second"]]
+        self.assertEqual(beside(network, torch.randn(2, 3))["moved_before"], pairs)
+
     def test_what_dies_with_its_last_use_is_not_named(self) -> None:
         import torch
 

@@ -28,6 +28,29 @@ def hidden(x, mask):
     return torch.where(mask[:, None].bool(), x, 0.0)
 """
 
+# As transformers makes masks that are not only causal.
+VMAP = """
+import torch
+from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+
+def is_tracing(tensor):
+    return torch.compiler.is_compiling()
+
+def _vmap_expansion_sdpa(function):
+    for dims in [(None, None, 0), (None, 0, None), (0, None, None)]:
+        function = torch.vmap(function, in_dims=dims, out_dims=0)
+    return function
+
+def mask(blocks):
+    def seen(batch, query, key):
+        return (key <= query) | (blocks[batch, query] == blocks[batch, key])
+
+    batch, length = blocks.shape
+    numbers = torch.arange(length, device=blocks.device)
+    with TransformGetItemToIndex():
+        return _vmap_expansion_sdpa(seen)(torch.arange(batch, device=blocks.device), numbers, numbers)
+"""
+
 
 @unittest.skipUnless(HAS_TORCH, "PyTorch is not installed")
 class Masks(unittest.TestCase):
@@ -75,6 +98,27 @@ class Masks(unittest.TestCase):
         found = self.operators(torch.ones(2, device="meta"))
         self.assertIn("where.ScalarOther", found)
         self.assertNotIn("all.default", found)
+
+    def test_a_mask_by_vmap_is_in_the_file_as_operators(self) -> None:
+        import torch
+
+        library = types.ModuleType("transformers.masking_utils")
+        exec(VMAP, library.__dict__)
+        before = sys.modules.get(library.__name__)
+        sys.modules[library.__name__] = library
+        try:
+
+            class Masked(torch.nn.Module):  # type: ignore[misc]
+                def forward(self, x: Any, blocks: Any) -> Any:
+                    return x.masked_fill(library.mask(blocks), 0.0).sum(-1)
+
+            found = self.exported(Masked(), torch.randn(2, 5, 5), torch.randint(3, (2, 5)))
+        finally:
+            if before is None:
+                del sys.modules[library.__name__]
+            else:
+                sys.modules[library.__name__] = before
+        self.assertTrue({"le.Tensor", "index.Tensor", "bitwise_or.Tensor"} <= set(found), found)
 
     def test_a_release_that_asks_otherwise_is_left_alone(self) -> None:
         import torch

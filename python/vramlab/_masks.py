@@ -39,6 +39,11 @@ def as_in_training(inputs: Sequence[Any]) -> Iterator[bool]:
     if not changed:
         yield False
         return
+    masking: Any = sys.modules.get("transformers.masking_utils")
+    if masking is not None and hasattr(masking, "_vmap_expansion_sdpa"):
+        expansion = masking._vmap_expansion_sdpa
+        changed.append((vars(masking), "_vmap_expansion_sdpa", expansion))
+        masking._vmap_expansion_sdpa = lambda function: _without_vmap(expansion(function))
     truths = {torch.Tensor.__bool__, torch.Tensor.item}
 
     class Answers(torch.overrides.TorchFunctionMode):  # type: ignore[misc, unused-ignore]
@@ -52,12 +57,35 @@ def as_in_training(inputs: Sequence[Any]) -> Iterator[bool]:
 
     try:
         for names, asked, _ in changed:
-            names[asked] = _no
+            if asked in _QUESTIONS:
+                names[asked] = _no
         with Answers():
             yield True
     finally:
         for names, asked, function in changed:
             names[asked] = function
+
+
+def _without_vmap(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function that computes as ``function``, by the operators that PyTorch makes of its ``vmap``, which a file cannot have."""
+    from torch.fx.experimental import proxy_tensor
+
+    recorder: Any = getattr(proxy_tensor, "PreDispatchTorchFunctionMode", None)
+
+    def passed(self: Any, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return function(*args, **(kwargs or {}))
+
+    def call(*args: Any) -> Any:
+        records = recorder.__torch_function__
+        recorder.__torch_function__ = passed
+        try:
+            with proxy_tensor.disable_proxy_modes_tracing():
+                graph = proxy_tensor.make_fx(function, tracing_mode="real", _allow_non_fake_inputs=True)(*args)
+        finally:
+            recorder.__torch_function__ = records
+        return graph(*args)
+
+    return call if recorder is not None else function
 
 
 def _asked_by_transformers() -> bool:

@@ -73,6 +73,9 @@ def export(model: Any, *args: Any, path: Union[str, os.PathLike[str]], with_valu
         return recorded(model, args, kwargs)
 
     beside: dict[str, Any] = {"version": _VERSION, "tied": _tied(model)}
+    moved_before = _moved_before(model)
+    if moved_before:
+        beside["moved_before"] = moved_before
     way = traced
     try:
         program, beside["dies_after"] = traced()
@@ -149,6 +152,7 @@ def _exported(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dyna
     def followed_trace(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:
         with traced_ctc(), known_results(module), followed() as lives:
             program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
+        _without_preparations(program)
         _without_whole_slices(program)
         _with_numbers(program)
         _with_grouped_products(program)
@@ -170,6 +174,18 @@ def _exported(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dyna
             return traced(without, there_args, there_kwargs)
     except Exception:
         return traced(model, args, kwargs)
+
+
+def _without_preparations(program: Any) -> None:
+    """Removes calls by which PyTorch prepares ``vmap``: they compute nothing, and PyTorch does not write them into a file."""
+    import torch
+
+    operators = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
+    for graph in _graphs(program):
+        for node in list(graph.nodes):
+            is_call = node.op == "call_function" and not node.users and not isinstance(node.target, operators)
+            if is_call and getattr(node.target, "__module__", "") == "torch._functorch.predispatch":
+                graph.erase_node(node)
 
 
 def _without_whole_slices(program: Any) -> None:
@@ -267,6 +283,23 @@ def _without_values(model: Any) -> Any:
             there = torch.nn.Parameter(there, tensor.requires_grad)
         memo[id(tensor)] = there
     return copy.deepcopy(model, memo)
+
+
+def _moved_before(model: Any) -> list[list[str]]:
+    """Returns the modules that have buffers alone, each with the module before which ``model.to`` moves it. A file names buffers after all
+    parameters. A layer's number is ``*``, since all layers are alike in this."""
+    found: dict[tuple[str, str], None] = {}
+    for path, module in model.named_modules():
+        children = [(name, child) for name, child in module.named_children() if not name.isdigit()]
+        following = ""
+        for name, child in reversed(children):
+            if next(child.parameters(), None) is not None:
+                following = name
+            elif following and next(child.buffers(), None) is not None:
+                parts = ["*" if part.isdigit() else part for part in path.split(".") if part]
+                found[".".join([*parts, name]), ".".join([*parts, following])] = None
+                following = name
+    return [[module, sibling] for module, sibling in found]
 
 
 def _tied(model: Any) -> list[list[str]]:

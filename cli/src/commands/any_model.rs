@@ -7,6 +7,7 @@ use lab::huggingface::Configuration;
 use lab::run::RunSpec;
 
 use super::plan::dry_runner;
+use super::workspaces::Workspaces;
 use crate::args::{ONLY_BUILT_IN, PredictArgs};
 use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
@@ -21,16 +22,21 @@ pub(crate) enum Prepared {
 
 /// Returns the run of a network that the user's Python builds with a graph that is kept of it, and a sentence on where the answer comes from.
 #[cfg(target_os = "linux")]
-pub(crate) fn kept_graph(word: &str, args: &PredictArgs, spec: &RunSpec) -> Option<(RunSpec, String)> {
+pub(crate) fn kept_graph(
+    word: &str,
+    args: &PredictArgs,
+    spec: &RunSpec,
+    workspaces: &Workspaces<'_>,
+) -> Option<(RunSpec, String)> {
     let asked = !args.any.no_cache && !args.any.program && args.any.phases.is_none();
     super::any_model_graphs::Kept::of_network(word, spec, args.dry_run.model.python.as_deref())
         .filter(|_| asked)?
-        .run(spec)
+        .run(spec, &dry_runner().with_workspaces_of(workspaces))
 }
 
 /// Without Linux there are no rehearsals to compare a graph with.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn kept_graph(_: &str, _: &PredictArgs, _: &RunSpec) -> Option<(RunSpec, String)> {
+pub(crate) fn kept_graph(_: &str, _: &PredictArgs, _: &RunSpec, _: &Workspaces<'_>) -> Option<(RunSpec, String)> {
     None
 }
 

@@ -9,7 +9,7 @@ use lab::any_model::{Asked, Compared, Driver, Entry, key, options};
 use lab::bytes::ByteSize;
 use lab::python::{Python, of_process};
 use lab::results::TrainResult;
-use lab::run::RunSpec;
+use lab::run::{DryRunner, KnowsWorkspaces, RunSpec};
 use serde_json::Value;
 
 use super::plan::dry_runner;
@@ -51,15 +51,25 @@ impl Kept {
         (entry.key == self.key).then_some(entry)
     }
 
-    /// Returns the run that the graph answers, and a sentence on where the answer comes from.
-    pub(super) fn run(&self, spec: &RunSpec) -> Option<(RunSpec, String)> {
+    /// Returns the run that the graph answers, and a sentence on where the answer comes from; `None`, too, if its convolutions have workspaces that
+    /// nobody names now.
+    pub(super) fn run(&self, spec: &RunSpec, runner: &DryRunner<'_>) -> Option<(RunSpec, String)> {
         let entry = self.entry().filter(Entry::answers)?;
         let path = Some(self.path("graph")).filter(|path| path.is_file())?;
-        Some((with_graph(spec, path, &entry), entry.in_words()))
+        let run = with_graph(spec, path, &entry);
+        let run = if entry.convolutions { named(&run, runner).ok()? } else { run };
+        Some((run, entry.in_words()))
     }
 
     /// Remembers a rehearsal. The second time the network is exported for further questions. What goes wrong costs only time.
-    pub(super) fn remember(&self, word: &str, spec: &RunSpec, python: &Path, rehearsal: &TrainResult, ui: &Ui) {
+    pub(super) fn remember(
+        &self,
+        word: &str,
+        spec: &RunSpec,
+        (python, workspaces): (&Path, &dyn KnowsWorkspaces),
+        rehearsal: &TrainResult,
+        ui: &Ui,
+    ) {
         let asked = asked(spec, rehearsal);
         let made = match self.entry() {
             None => self.write(&Entry { key: self.key.clone(), first: Some(asked), ..Entry::default() }, None),
@@ -67,7 +77,7 @@ impl Kept {
                 ui.tell_after(format!("exporting {word} for the next questions (Ctrl-C leaves it)"));
                 let first = entry.first.filter(|first| *first != asked);
                 let questions: Vec<Asked> = first.into_iter().chain([asked]).collect();
-                self.export(word, (spec, &questions), python, rehearsal, ui)
+                self.export(word, (spec, &questions), (python, workspaces), rehearsal, ui)
             }
             Some(_) => Ok(()),
         };
@@ -87,7 +97,7 @@ impl Kept {
         &self,
         word: &str,
         (spec, questions): (&RunSpec, &[Asked]),
-        python: &Path,
+        (python, workspaces): (&Path, &dyn KnowsWorkspaces),
         rehearsal: &TrainResult,
         ui: &Ui,
     ) -> Result<()> {
@@ -95,7 +105,9 @@ impl Kept {
         let chosen = rehearsal.chosen.as_ref();
         let tokens = chosen.and_then(|chosen| chosen.tokens).and_then(|tokens| usize::try_from(tokens).ok());
         let mut entry = Entry { key: self.key.clone(), recorded: now(), tokens, ..Entry::default() };
-        let exported = driver.export(python).and_then(|file| Ok((nearest(spec, questions, &file, &entry)?, file)));
+        let runner = dry_runner().with_workspaces_of(workspaces);
+        let exported =
+            driver.export(python).and_then(|file| Ok((nearest(spec, questions, &file, &entry, &runner)?, file)));
         match exported {
             Ok((nearest, file)) => {
                 entry = nearest;
@@ -185,28 +197,51 @@ fn asked(spec: &RunSpec, rehearsal: &TrainResult) -> Asked {
     Asked { fields, peak, fits }
 }
 
-/// Compares a graph with the rehearsals of these questions, without cuDNN's attention and with it, and returns the entry of what is nearer.
-fn nearest(spec: &RunSpec, questions: &[Asked], graph: &Path, entry: &Entry) -> lab::Result<Entry> {
-    let with = |cudnn: Option<u64>| {
-        let entry = Entry { cudnn, ..entry.clone() };
-        let each = questions.iter().map(|asked| compared(spec, asked, graph.into(), &entry)).collect();
+/// Compares a graph with the rehearsals of these questions, and returns the entry of what is nearest: with the workspaces that cuDNN names for its
+/// convolutions, if it has any, and with cuDNN's attention, or without either.
+fn nearest(
+    spec: &RunSpec,
+    questions: &[Asked],
+    graph: &Path,
+    entry: &Entry,
+    runner: &DryRunner<'_>,
+) -> lab::Result<Entry> {
+    let with = |(convolutions, cudnn): (bool, Option<u64>)| {
+        let entry = Entry { convolutions, cudnn, ..entry.clone() };
+        let each = questions.iter().map(|asked| compared(spec, asked, graph.into(), &entry, runner)).collect();
         Ok::<_, lab::Error>(Entry { compared: in_bounds(each)?, ..entry })
     };
-    let most = |entry: &Entry| entry.compared.iter().map(Compared::difference).fold(0.0, f64::max);
-    let own = with(None)?;
-    if most(&own) == 0.0 {
-        return Ok(own);
+    let (mut best, mut failed): (Option<Entry>, _) = (None, None);
+    for way in [(true, None), (true, Some(CUDNN_BYTES)), (false, None), (false, Some(CUDNN_BYTES))] {
+        match with(way) {
+            Ok(other) if best.as_ref().is_none_or(|best| other.away() < best.away()) => best = Some(other),
+            Err(lab::Error::Interrupted) => return Err(lab::Error::Interrupted),
+            // A graph that cannot be run with cuDNN is run without.
+            Err(error) if way == (false, None) => failed = Some(error),
+            _ => {}
+        }
+        if best.as_ref().is_some_and(|best| best.away() == 0.0) {
+            break;
+        }
     }
-    // A graph that cannot be run with cuDNN is run without.
-    Ok(with(Some(CUDNN_BYTES)).ok().filter(|other| most(other) < most(&own)).unwrap_or(own))
+    best.ok_or_else(|| failed.unwrap_or_else(|| lab::Error::usage("graph", "it could not be compared")))
 }
 
 /// Compares a dry run of a graph with the rehearsal of the same run.
-fn compared(spec: &RunSpec, asked: &Asked, graph: PathBuf, entry: &Entry) -> lab::Result<Compared> {
+fn compared(
+    spec: &RunSpec,
+    asked: &Asked,
+    graph: PathBuf,
+    entry: &Entry,
+    runner: &DryRunner<'_>,
+) -> lab::Result<Compared> {
     let run = RunSpec::default().with(asked.fields.iter().map(|(name, value)| (name.as_str(), value)))?;
     let mut run = with_graph(&run, graph, entry);
     run.model.reads = spec.model.reads.clone();
-    let figures = dry_runner().figures(&run)?;
+    if entry.convolutions {
+        run = named(&run, runner)?;
+    }
+    let figures = runner.figures(&run)?;
     let in_room = figures.room.and_then(|room| room.reserved_bytes).filter(|_| asked.fits);
     Ok(Compared {
         batch: run.training.batch.unwrap_or(1),
@@ -214,6 +249,12 @@ fn compared(spec: &RunSpec, asked: &Asked, graph: PathBuf, entry: &Entry) -> lab
         graph: (figures.allocated_bytes, in_room.unwrap_or(figures.reserved_bytes)),
         rehearsal: asked.peak,
     })
+}
+
+/// The run with the workspaces that cuDNN names for all of its convolutions.
+fn named(run: &RunSpec, runner: &DryRunner<'_>) -> lab::Result<RunSpec> {
+    let named = runner.with_named_workspaces(run)?;
+    named.ok_or_else(|| lab::Error::usage("cudnn", "it names no workspaces for the network's convolutions"))
 }
 
 /// Leaves out the questions beyond the sizes that a graph holds for, if it answers any: they say nothing about the others.
@@ -233,12 +274,37 @@ fn now() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use lab::run::{NamedWorkspaces, WorkspaceTable};
+    use memcore::profile::ConvolutionCase;
     use serde_json::json;
 
     use super::*;
 
     /// A recorded graph, as the driver writes them.
     const GRAPH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/imports/zoo/olmo-2-7b.json.gz");
+
+    /// A network with convolutions, as `vramlab.export` writes it.
+    const WITH_CONVOLUTIONS: &str =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/imports/tests/golden/exported/whisper.pt2.gz");
+
+    /// Names this many bytes for every convolution, or nothing.
+    struct Names(Option<u64>);
+
+    impl KnowsWorkspaces for Names {
+        fn known(&self, _: u32) -> Option<WorkspaceTable> {
+            None
+        }
+
+        fn asks(&self, _: bool) -> bool {
+            self.0.is_some()
+        }
+
+        fn ask(&self, _: u32, cases: &[ConvolutionCase]) -> lab::Result<Option<WorkspaceTable>> {
+            let Some(bytes) = self.0 else { return Ok(None) };
+            let rows = cases.iter().map(|case| (case.clone(), NamedWorkspaces::new([bytes; 3], 0)));
+            Ok(Some(WorkspaceTable::new(91900, 0, rows.collect())))
+        }
+    }
 
     fn kept(folder: &Path) -> Kept {
         Kept { folder: folder.join("networks"), key: json!(["a network"]) }
@@ -257,9 +323,9 @@ mod tests {
     fn a_graph_answers_what_the_network_takes() {
         let folder = tempfile::tempdir().unwrap();
         let kept = kept(folder.path());
-        assert!(kept.run(&spec()).is_none(), "nothing is kept");
+        assert!(kept.run(&spec(), &dry_runner()).is_none(), "nothing is kept");
         kept.write(&entry(&kept, (1_000_000, 2_000_000)), Some(Path::new(GRAPH))).unwrap();
-        let (run, origin) = kept.run(&spec()).unwrap();
+        let (run, origin) = kept.run(&spec(), &dry_runner()).unwrap();
         assert!(origin.contains("that of a rehearsal at batch 2 × 512 tokens"), "{origin}");
         let zoo = RunSpec::default()
             .with([("model", &json!("olmo-2-7b")), ("sequence", &json!(512)), ("batch", &json!(1))])
@@ -267,6 +333,29 @@ mod tests {
         let figures =
             |spec| dry_runner().figures(spec).map(|found| (found.allocated_bytes, found.reserved_bytes)).unwrap();
         assert_eq!(figures(&run), figures(&zoo));
+    }
+
+    #[test]
+    fn a_graph_with_convolutions_has_the_workspaces_that_cudnn_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = kept(folder.path());
+        let mut graph = Vec::new();
+        let packed = fs::File::open(WITH_CONVOLUTIONS).unwrap();
+        std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(packed), &mut graph).unwrap();
+        let path = folder.path().join("whisper.pt2");
+        fs::write(&path, graph).unwrap();
+        let near = Entry { convolutions: true, tokens: None, ..entry(&kept, (1_000_000, 2_000_000)) };
+        kept.write(&near, Some(&path)).unwrap();
+        let allocated = |names: Names| {
+            let runner = dry_runner().with_workspaces_of(&names);
+            let (run, _) = kept.run(&spec(), &runner)?;
+            let figures = runner.figures(&run).unwrap();
+            assert!(figures.with_cudnn.is_some(), "what cuDNN takes beside tensors is counted");
+            Some(figures.allocated_bytes)
+        };
+        let (small, large) = (allocated(Names(Some(0))).unwrap(), allocated(Names(Some(1 << 30))).unwrap());
+        assert!(small < 1 << 30 && large >= 1 << 30, "{small} {large}");
+        assert_eq!(allocated(Names(None)), None, "nobody names them");
     }
 
     /// A rehearsal ends when a step repeats the one before; later steps of a graph would be compared with nothing.
@@ -293,16 +382,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let kept = kept(folder.path());
         kept.write(&entry(&kept, (1_001_000, 2_000_000)), None).unwrap();
-        assert!(kept.run(&spec()).is_none(), "it differs from the rehearsal");
+        assert!(kept.run(&spec(), &dry_runner()).is_none(), "it differs from the rehearsal");
         let near = entry(&kept, (1_000_000, 2_000_000));
         kept.write(&near, Some(Path::new(GRAPH))).unwrap();
-        assert!(kept.run(&spec()).is_some() && !kept.is_to_be_made(&near, &spec()));
+        assert!(kept.run(&spec(), &dry_runner()).is_some() && !kept.is_to_be_made(&near, &spec()));
         fs::write(kept.path("graph"), "half").unwrap();
-        let (run, _) = kept.run(&spec()).unwrap();
+        let (run, _) = kept.run(&spec(), &dry_runner()).unwrap();
         assert!(matches!(dry_runner().figures(&run), Err(lab::Error::Usage { .. })), "rehearsed instead");
         assert!(kept.is_to_be_made(&near, &spec()), "made anew");
         fs::write(kept.path("json"), "{").unwrap();
-        assert!(kept.run(&spec()).is_none() && kept.entry().is_none());
+        assert!(kept.run(&spec(), &dry_runner()).is_none() && kept.entry().is_none());
         let other = Kept { key: json!(["another"]), folder: kept.folder.clone() };
         fs::write(kept.path("json"), serde_json::to_string(&entry(&other, (1, 1))).unwrap()).unwrap();
         assert!(kept.entry().is_none(), "of another network under the same name");
@@ -317,13 +406,13 @@ mod tests {
         std::thread::scope(|scope| {
             (0..4).for_each(|_| drop(scope.spawn(|| kept.write(&first, None).unwrap())));
         });
-        assert!(kept.run(&spec()).is_some());
+        assert!(kept.run(&spec(), &dry_runner()).is_some());
         for number in 0..MOST_KEPT {
             let other = Kept { key: json!([number]), folder: kept.folder.clone() };
             other.write(&Entry { key: other.key.clone(), ..Entry::default() }, None).unwrap();
         }
         let left = fs::read_dir(&kept.folder).unwrap().count();
         assert_eq!(left, MOST_KEPT, "{left}");
-        assert!(kept.run(&spec()).is_none(), "the oldest is forgotten");
+        assert!(kept.run(&spec(), &dry_runner()).is_none(), "the oldest is forgotten");
     }
 }

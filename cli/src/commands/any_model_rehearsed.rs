@@ -16,6 +16,7 @@ use lab::section::{Tries, Try};
 
 use super::any_model_graphs::Kept;
 use super::rehearse_progress::Teller;
+use super::workspaces::Workspaces;
 use crate::args::PredictArgs;
 use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
@@ -46,7 +47,8 @@ pub(super) fn rehearsed(word: &str, python: &Path, args: &PredictArgs, spec: &Ru
     if let Some(kept) = Kept::of_network(word, spec, named)
         .filter(|_| !args.any.no_cache && args.any.phases.is_none() && !result.interrupted)
     {
-        kept.remember(word, spec, python, &result, ui);
+        let workspaces = Workspaces::new(args.workspaces.cudnn, named, ui)?;
+        kept.remember(word, spec, (python, &workspaces), &result, ui);
     }
     Ok(if result.tries.is_some() { Code::Check } else { Code::Done })
 }

@@ -36,7 +36,8 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
             "--checkpoint-budget chooses blocks of networks that vramlab builds: --checkpoint blocks is for others",
         )),
         Prepared::ByPython(word, why) => {
-            if let Some((with_graph, origin)) = kept_graph(&word, args, spec) {
+            let workspaces = Workspaces::new(args.workspaces.cudnn, args.dry_run.model.python.as_deref(), ui)?;
+            if let Some((with_graph, origin)) = kept_graph(&word, args, spec, &workspaces) {
                 match built_in(args, &with_graph, Some(origin), ui) {
                     // What the graph does not hold for is rehearsed.
                     Err(failure) if failure.code == Code::Usage => {

@@ -14,7 +14,7 @@ use super::{hub_cache::in_hub_cache, request};
 use crate::run::RunSpec;
 
 /// Version of what the driver exports and of what is kept: another one begins anew.
-const FORMAT: u64 = 2;
+const FORMAT: u64 = 3;
 
 /// Fields of a run that a graph answers with any value: they change no network.
 const FREE: [&str; 14] = [
@@ -90,6 +90,9 @@ pub struct Entry {
     /// Bytes of workspace of each attention that cuDNN computes, if the rehearsals had cuDNN's and the graph is nearer to them with it.
     #[serde(default)]
     pub cudnn: Option<u64>,
+    /// True if the workspaces of its convolutions are those that the cuDNN of the user's PyTorch names.
+    #[serde(default)]
+    pub convolutions: bool,
     /// How the graph compared with rehearsals; empty as long as there is no graph.
     #[serde(default)]
     pub compared: Vec<Compared>,
@@ -121,10 +124,14 @@ impl Entry {
         )
     }
 
-    /// The largest difference from a rehearsal.
+    /// The largest difference from a rehearsal, as a share.
+    pub fn away(&self) -> f64 {
+        self.compared.iter().map(Compared::difference).fold(0.0, f64::max)
+    }
+
+    /// The same in words.
     pub fn difference(&self) -> String {
-        let most = self.compared.iter().map(Compared::difference).fold(0.0, f64::max);
-        in_percent(most)
+        in_percent(self.away())
     }
 }
 

@@ -54,7 +54,9 @@ fn profile(like: &str, spec: &RunSpec) -> Result<Profile> {
         Convolutions::AsProfiled => {}
         Convolutions::Copying => profile.convolutions_copy = true,
         Convolutions::Named(workspaces) => {
-            profile.convolution = Convolution::Cudnn { workspace_bytes: 0 };
+            // Those of other calls, such as attention.
+            let workspace_bytes = spec.profile.cudnn_workspace.map_or(0, |bytes| bytes.0);
+            profile.convolution = Convolution::Cudnn { workspace_bytes };
             profile.convolution_workspaces = Some(workspaces.clone());
         }
     }

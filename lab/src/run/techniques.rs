@@ -67,7 +67,11 @@ fn predicted(runner: &DryRunner<'_>, variants: Vec<(String, RunSpec)>) -> Result
 fn attempt(runner: &DryRunner<'_>, name: &str, variant: &RunSpec) -> Result<Technique> {
     let name = name.to_string();
     // The run itself is the answer, which has an upper figure in any case.
-    match if name == AS_IT_IS { runner.figures(variant) } else { runner.figures_of_change(variant) } {
+    let figures = match name == AS_IT_IS {
+        true => runner.figures(variant),
+        false => runner.figures_of_change(&variant.clone().of_any_sizes()),
+    };
+    match figures {
         Ok(figures) => Ok(Technique { name, figures: Ok(figures) }),
         Err(error) if error.is_usage() => Ok(Technique { name, figures: Err(error.to_string()) }),
         Err(error) => Err(error),

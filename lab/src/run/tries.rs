@@ -266,6 +266,7 @@ impl TrySearch<'_> {
 
     /// The dry run of it, with the device's memory if the run is on a device.
     fn tried(&self, spec: RunSpec) -> RunSpec {
+        let spec = spec.of_any_sizes();
         match self.instead {
             Some(bytes) => spec.on_paper_in(bytes),
             None => spec,

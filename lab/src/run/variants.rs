@@ -106,6 +106,15 @@ impl RunSpec {
         self
     }
 
+    /// Returns the run without the workspaces that cuDNN named, which are those of its own sizes alone: a change may have others.
+    #[must_use]
+    pub(super) fn of_any_sizes(mut self) -> Self {
+        if matches!(self.profile.convolutions, Convolutions::Named(_)) {
+            self.profile.convolutions = Convolutions::AsProfiled;
+        }
+        self
+    }
+
     /// A dry run of the same from the beginning, with this much memory, counted as the device would.
     #[must_use]
     pub fn on_paper_in(mut self, bytes: u64) -> Self {

@@ -14,7 +14,7 @@ use super::dry_runner::DryRunner;
 use super::figures::{Figures, Room};
 use super::gpu::Gpu;
 use super::request_cache::Part;
-use super::spec::RunSpec;
+use super::spec::{Convolutions, RunSpec};
 use super::workspaces::{KnowsWorkspaces, WorkspaceTable};
 
 impl DryRunner<'_> {
@@ -27,6 +27,10 @@ impl DryRunner<'_> {
         figures: Figures,
         may_ask: bool,
     ) -> Result<Figures> {
+        if let Convolutions::Named(_) = spec.profile.convolutions {
+            let named = self.known(&asked_as(spec)).map(|table| self.named(spec, &table, figures)).transpose()?;
+            return Ok(named.flatten().unwrap_or(figures));
+        }
         let named = self.known(spec).map(|table| self.named(spec, &table, figures)).transpose()?;
         if let Some(named) = named.flatten() {
             return Ok(named);
@@ -49,6 +53,30 @@ impl DryRunner<'_> {
         let noting = ConvolutionWorkspaces::noting();
         let is_made = self.reserved(spec, &noting)?.is_some();
         Ok(noting.cases().into_iter().filter(|_| is_made).map(|(case, _)| case).collect())
+    }
+
+    /// Returns the run with the workspaces that cuDNN names for its convolutions, once somebody was asked for those that nobody knew; `None` if PyTorch
+    /// gives cuDNN no convolution of it, or if one of them is not named.
+    ///
+    /// # Errors
+    /// Those of the run, and of who was asked.
+    pub fn with_named_workspaces(&self, spec: &RunSpec) -> Result<Option<RunSpec>> {
+        let noting = ConvolutionWorkspaces::noting();
+        self.taken_by(&spec.clone().with_workspaces(noting.clone()).endless(), Part::First(1))?;
+        let cases: Vec<ConvolutionCase> = noting.cases().into_iter().map(|(case, _)| case).collect();
+        let asked = asked_as(spec);
+        let Some((knows, sm)) = self.who_knows(&asked).filter(|_| !cases.is_empty()) else { return Ok(None) };
+        let names = |table: &WorkspaceTable| cases.iter().all(|case| table.named(case).is_some());
+        let table = match self.known(&asked) {
+            Some(table) if names(&table) => Some(table),
+            known if self.may_ask(&asked, true) => {
+                let lacks = |case: &&ConvolutionCase| known.as_ref().is_none_or(|table| table.named(case).is_none());
+                let missing: Vec<_> = cases.iter().filter(lacks).cloned().collect();
+                knows.ask(sm, &missing)?.map(|table| table.on_card(spec.multiprocessors())).filter(names)
+            }
+            _ => None,
+        };
+        Ok(table.map(|table| spec.clone().with_workspaces(table.workspaces(false))))
     }
 
     /// Asks whoever knows workspaces of cuDNN at once for all that these runs need, and returns whether somebody may be asked.
@@ -136,7 +164,10 @@ impl DryRunner<'_> {
 
     /// The figures with the workspaces of a table; `None` if it lacks one, or the run cannot be made with cuDNN.
     fn named(&self, spec: &RunSpec, table: &WorkspaceTable, figures: Figures) -> Result<Option<Figures>> {
-        let workspaces = table.workspaces(false);
+        let workspaces = match &spec.profile.convolutions {
+            Convolutions::Named(workspaces) => workspaces.clone(),
+            _ => table.workspaces(false),
+        };
         let Some(expected) = self.reserved(spec, &workspaces)? else { return Ok(None) };
         let cases = workspaces.cases();
         let source = table.source(cases.iter().map(|(case, _)| case));
@@ -197,6 +228,13 @@ impl DryRunner<'_> {
         let rest = rest(spec, Basis::WorkspacesBounded, budget_bytes);
         self.within_limit(&spec.clone().with_copying_convolutions().on_paper_in(rest))
     }
+}
+
+/// The run as somebody is asked about it: bytes for each call are then those of its attention alone.
+fn asked_as(spec: &RunSpec) -> RunSpec {
+    let mut asked = spec.clone();
+    asked.profile.cudnn_workspace = None;
+    asked
 }
 
 /// The figures with what is said of convolutions.

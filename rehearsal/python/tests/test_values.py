@@ -195,3 +195,15 @@ def test_an_unknown_number_is_one_where_zero_would_raise_an_error(values, monkey
     [place] = values.reads.places.values()
     assert place["answer"] == "1.0, or an error would be raised"
     assert values.call(lambda _tensor: 3.5, "item", (on_card(0, dtype="float32"),), {}) == 3.5
+
+
+@pytest.mark.parametrize("shape, strides, found", [
+    ((2, 8192, 4096), (8192, 1, 0), True),
+    ((2, 8192, 4096), (8192 * 4096, 4096, 1), False),
+    ((1 << 12, 1 << 12, 1 << 8), (1, 0, 0), False),
+])
+def test_a_mask_of_tokens_is_counted_in_the_width_of_a_network(values, shape, strides, found):
+    wide = on_card(1)
+    wide.numel, wide.stride = lambda: shape[0] * shape[1] * shape[2], lambda: strides
+    wide.__class__ = type("Wide", (fake.Tensor,), {"shape": shape})
+    assert values.has_few_elements(wide) is found and not values.is_small(wide)

@@ -22,6 +22,8 @@ pub(super) struct Contents {
     pub dtype: DType,
     /// Another type of trained parameters, which they keep whatever the run's is.
     pub other_type: Option<DType>,
+    /// Modules without parameters, each with the module before which `model.to` moves it.
+    pub moved_before: Vec<(String, String)>,
     /// True if the file stands for the user's program, whose recurrent modules put their weights into one buffer (`flat_weights.rs`).
     pub flattens: bool,
 }

@@ -37,6 +37,8 @@ pub(super) struct Folded {
     pub class: String,
     pub library: String,
     tied: Box<RawValue>,
+    #[serde(default)]
+    moved_before: Vec<(String, String)>,
     range_constraints: Box<RawValue>,
     guards_code: Box<RawValue>,
     schema_version: Box<RawValue>,
@@ -144,7 +146,12 @@ impl Folded {
             self.guards_code,
             self.torch_version,
         );
-        let beside = format!(r#"{{"version":1,"dies_after":[{}],"tied":{}}}"#, section("dies_after")?, self.tied);
+        let moved_before = serde_json::to_string(&self.moved_before).unwrap_or_default();
+        let beside = format!(
+            r#"{{"version":1,"dies_after":[{}],"tied":{},"moved_before":{moved_before}}}"#,
+            section("dies_after")?,
+            self.tied
+        );
         let entries = [("models/model.json", program), (ENTRY, beside)];
         Ok(entries.map(|(entry, text)| (entry.to_string(), text.into_bytes())).into())
     }

@@ -2,7 +2,8 @@
 //! which parameters are tied, and whether the graph records one call.
 //!
 //! ```json
-//! {"version": 1, "dies_after": [["linear", "dropout_2"]], "tied": [["head.weight", "wte.weight"]], "recorded": false}
+//! {"version": 1, "dies_after": [["linear", "dropout_2"]], "tied": [["head.weight", "wte.weight"]], "recorded": false,
+//!  "moved_before": [["layers.*.rotary", "layers.*.mlp"]]}
 //! ```
 //!
 //! In Python a value lives until its name is bound to another value or its function returns; in a graph it lives until its last use. `dies_after`
@@ -35,6 +36,8 @@ struct Entry {
     tied: Option<Vec<Vec<String>>>,
     #[serde(default)]
     recorded: bool,
+    #[serde(default)]
+    moved_before: Vec<(String, String)>,
 }
 
 /// Deaths of the values that live on after their last use, and tied parameters.
@@ -46,6 +49,8 @@ pub(super) struct Lifetimes {
     taken: RefCell<HashSet<usize>>,
     /// Groups of paths that share one parameter; `None` if the file does not say.
     pub tied: Option<Vec<Vec<String>>>,
+    /// Modules without parameters, each with the module before which `model.to` moves it; `*` stands for a layer's number.
+    pub moved_before: Vec<(String, String)>,
     /// True if the graph records one call, with fixed sizes, and does not come from `torch.export`.
     pub is_recorded: bool,
 }
@@ -67,10 +72,10 @@ impl Lifetimes {
             );
             return Err(archive.error(ENTRY, problem));
         }
-        let Entry { dies_after, tied, recorded } = archive.json(ENTRY)?;
+        let Entry { dies_after, tied, recorded, moved_before } = archive.json(ENTRY)?;
         let deaths = Self::of_deaths(dies_after);
         let deaths = deaths.map_err(|value| archive.error(ENTRY, format!("the value {value} dies twice")))?;
-        Ok(Some(Self { tied, is_recorded: recorded, ..deaths }))
+        Ok(Some(Self { tied, is_recorded: recorded, moved_before, ..deaths }))
     }
 
     /// Takes deaths alone.

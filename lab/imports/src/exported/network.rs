@@ -57,7 +57,7 @@ impl Network {
         let state = &model.signature.state;
         let mut made: Vec<Option<Tensor>> = vec![None; state.len()];
         let mut flat = flat_weights::modules(model, init);
-        for number in made_in_order(state) {
+        for number in made_in_order(state, &model.moved_before) {
             match flat.iter_mut().find(|module| module.has(number)) {
                 Some(module) => {
                     let weights = module.moves(number, model, init)?;
@@ -161,11 +161,11 @@ pub(super) fn refuse_predicted(model: &Contents, computes: bool) -> Result<()> {
 }
 
 /// The numbers of the tensors that are on a device, in the order in which `model.to(device)` moves them.
-pub(super) fn made_in_order(state: &[StateTensor]) -> impl Iterator<Item = usize> {
+pub(super) fn made_in_order(state: &[StateTensor], moved_before: &[(String, String)]) -> impl Iterator<Item = usize> {
     let of = |tensor: &StateTensor| matches!(tensor.kind, StateKind::Parameter { .. });
     let tensors: Vec<(&str, bool)> = state.iter().map(|tensor| (tensor.path.as_str(), of(tensor))).collect();
     let is_one = |number: &usize| state[*number].same_as.is_none() && !is_number(&state[*number]);
-    transfer_order(&tensors).into_iter().filter(is_one)
+    transfer_order(&tensors, moved_before).into_iter().filter(is_one)
 }
 
 /// Makes a tensor of the network on the device, with its values if the device computes.

@@ -90,7 +90,7 @@ pub(super) fn read_archive(mut archive: Archive, path: &Path) -> Result<Read> {
     }
     let lifetimes = Lifetimes::read(&mut archive)?;
     let knows_lifetimes = lifetimes.is_some();
-    let lifetimes = lifetimes.unwrap_or_default();
+    let mut lifetimes = lifetimes.unwrap_or_default();
     let mut program = Program::build(graph, &file, &lifetimes, &Operator::number)?;
     if knows_lifetimes {
         first_states::follow_inputs(&mut program);
@@ -107,7 +107,8 @@ pub(super) fn read_archive(mut archive: Archive, path: &Path) -> Result<Read> {
     let program = Arc::new(program);
     let evaluation = Evaluation::in_archive(&mut archive, &signature, &file);
     let (path, flattens) = (path.to_path_buf(), knows_lifetimes);
-    let contents = Contents { path, file, program, signature, evaluation, dtype, other_type, flattens };
+    let moved_before = std::mem::take(&mut lifetimes.moved_before);
+    let contents = Contents { path, file, program, signature, evaluation, dtype, other_type, moved_before, flattens };
     let (torch, again) = (exported.torch_version, Mutex::default());
     Ok(Read { contents, name, inputs, sizes, knows_lifetimes, torch, of_operators, again })
 }

@@ -158,7 +158,7 @@ fn inputs(
 /// Makes the tensors of a network in the order in which `model.to(device)` moves them, each on the devices of the stages that use it.
 fn tensors(contents: &Contents, holders: &[Vec<usize>], devices: &[Device], init: &Init) -> Result<Tensors> {
     let mut found = Tensors { made: HashMap::new(), copied_buffers: Vec::new() };
-    for number in made_in_order(&contents.signature.state) {
+    for number in made_in_order(&contents.signature.state, &contents.moved_before) {
         let tensor = &contents.signature.state[number];
         let Some((first, others)) = holders[number].split_first() else { continue };
         let original = make(tensor, &init.on(&devices[*first]), contents)?;

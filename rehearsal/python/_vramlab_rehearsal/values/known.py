@@ -1,8 +1,9 @@
 """Known contents of small tensors on the card: their twins. Written for `values.py`."""
 
 import ctypes
+import math
 
-from .operators import ALWAYS_KEPT, LARGE, MAX_ELEMENTS, MAX_KEPT, MAX_LARGE, SWEEP_EVERY
+from .operators import ALWAYS_KEPT, LARGE, MAX_ELEMENTS, MAX_KEPT, MAX_LARGE, MAX_REPEATED, SWEEP_EVERY
 
 # A page has this power of two of bytes. Of more pages, every twin is looked at.
 PAGE, FEW_PAGES = 21, 32
@@ -121,6 +122,14 @@ class Known:
     def is_small(self, tensor):
         is_known_kind = tensor.dtype in self.kinds and tensor.layout is self.torch.strided
         return is_known_kind and tensor.numel() <= MAX_ELEMENTS and not tensor.is_nested
+
+    def has_few_elements(self, tensor):
+        """True if it is small, or repeats the elements of a small one: a mask of tokens in the width of a network."""
+        if self.is_small(tensor):
+            return True
+        if tensor.dtype not in self.kinds or tensor.layout is not self.torch.strided or tensor.is_nested or tensor.numel() > MAX_REPEATED:
+            return False
+        return math.prod(size for size, stride in zip(tensor.shape, tensor.stride()) if stride) <= MAX_ELEMENTS
 
     def may_be_computed(self, host):
         """True if what is made of a tensor of the host may be computed. What is trained may not, unless it is always kept: no size depends

@@ -18,7 +18,7 @@ def replace_nonzero(torch, values):
         before = doing.busy, doing.operator
         doing.busy, doing.operator = True, doing.operator if doing.busy and doing.operator else "nonzero"
         try:
-            twin = values.find(tensor) if values.is_small(tensor) else None
+            twin = values.find(tensor) if values.has_few_elements(tensor) else None
             with values.one_thread, torch._C.DisableTorchFunction(), torch.no_grad():
                 true = values.nonzero(tensor, twin) if twin is not None else None
                 if true is None:

@@ -2,6 +2,8 @@
 
 # Most elements of a tensor whose contents are computed: a detector compares 20 boxes with each of 200,000 anchors, by two coordinates.
 MAX_ELEMENTS = 1 << 23
+# The same of one that repeats the elements of such a tensor, if they are only counted.
+MAX_REPEATED = 1 << 28
 # Contents up to this many bytes are always kept. All together have about this many at most: a network's gradients, when they are set
 # to zero, would fill the host's memory.
 ALWAYS_KEPT, MAX_KEPT = 256 << 10, 256 << 20

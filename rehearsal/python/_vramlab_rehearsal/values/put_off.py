@@ -7,7 +7,7 @@ import functools
 
 from . import quick, stored, tables
 from .known import Known, Twin
-from .operators import PLAIN_NUMBERS, PUT_OFF, PUT_OFF_IN_PLACE
+from .operators import MAX_ELEMENTS, PLAIN_NUMBERS, PUT_OFF, PUT_OFF_IN_PLACE
 
 # Results with fewer elements are computed at once, unless an operand is put off.
 LARGE_RESULT = 1 << 15
@@ -250,6 +250,8 @@ class PutOff(Known):
             if found is None and tensor.numel() >= LARGE_RESULT and twin.source is None and self.held_bytes <= MAX_HELD:
                 count = int(self.torch.count_nonzero(self.view(tensor, twin)))
                 return (count, tensor.dim()), functools.partial(self.put_off_places, place)
+            if found is None and tensor.numel() > MAX_ELEMENTS:
+                return None
             if found is None:
                 found = quick.nonzero(self.torch, self.view(tensor, twin))
         except Exception:  # As in `compute`.

@@ -56,6 +56,21 @@ pub(super) const TABLE: Table = &[
         };
         Ok(Made::tensor(ops::where_(condition, &number, other)?))
     }),
+    ("where.Scalar", |c| {
+        let dtype = match [c.scalar("self")?, c.scalar("other")?] {
+            [Value::Bool(_), Value::Bool(_)] => DType::Bool,
+            [Value::Int(_) | Value::Bool(_), Value::Int(_) | Value::Bool(_)] => DType::I64,
+            _ => DType::F32,
+        };
+        let _op = context::op("where");
+        let number = |name: &str| {
+            let _op = context::op("scalar_tensor");
+            Ok::<_, memcore::Error>(Tensor::from_array(Array::full(c.device, &[], dtype, c.float(name)?)?))
+        };
+        // PyTorch makes the second one first.
+        let (other, chosen) = (number("other")?, number("self")?);
+        Ok(Made::tensor(ops::where_(c.tensor("condition")?, &chosen, &other)?))
+    }),
     ("cumprod.default", |c| {
         if c.dtype("dtype")?.is_some() {
             return Err(c.error("in another type is not supported"));

@@ -27,6 +27,9 @@ pub(super) const TABLE: Table = &[
     ("index_copy.default", |c| written(c, ops::index_copy, "source")),
     ("index_put.default", |c| put(c, ops::index_put)),
     ("index_put_.default", |c| put(c, ops::index_put_)),
+    ("masked_scatter.default", |c| {
+        Ok(Made::tensor(ops::masked_scatter(c.tensor("self")?, c.tensor("mask")?, c.tensor("source")?)?))
+    }),
     ("one_hot.default", one_hot),
     ("cumsum.default", cumsum),
     ("diff.default", diff),

@@ -28,8 +28,10 @@ pub(in super::super) enum Property {
 const CTC: &str = "What CTC saves grows with the longest target of the batch, which is a value: it is taken to be as long as the targets are wide.";
 const CUFFT: &str = "Left out are the work areas of cuFFT's plans, temporaries of each Fourier transform: only a card knows their sizes.";
 
+const MASKED: &str = "How many elements a mask chooses is a value: where they are written (masked_scatter) it is taken to be as many as are given.";
+
 /// The notes, in the order of an answer.
-pub(in super::super) const NOTES: [&str; 2] = [CTC, CUFFT];
+pub(in super::super) const NOTES: [&str; 3] = [CTC, CUFFT, MASKED];
 
 /// The properties of each operator, by its name, in the order of the names.
 #[rustfmt::skip]
@@ -86,6 +88,7 @@ pub(super) const PROPERTIES: &[(&str, &[Property])] = &[
     ("higher_order.wrap_with_set_grad_enabled", &[Graph]),
     ("imag.default", &[PredictedOnly, Complex]),
     ("lstm.input", &[Layers, FirstResult]),
+    ("masked_scatter.default", &[Note(MASKED)]),
     ("matmul.default", &[Complex]),
     ("max_pool2d.default", &[ChannelsLast]),
     ("mean.default", &[ChannelsLast]),

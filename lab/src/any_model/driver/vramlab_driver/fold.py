@@ -89,7 +89,8 @@ class Folded:
                              for given, spec in zip(graph["outputs"], signature["output_specs"])],
             "dies_after": self.deaths(beside["dies_after"]),
         }
-        self.whole = {"tied": beside["tied"], "range_constraints": program["range_constraints"], "guards_code": program.get("guards_code", []),
+        self.whole = {"tied": beside["tied"], "moved_before": beside.get("moved_before", []),
+                      "range_constraints": program["range_constraints"], "guards_code": program.get("guards_code", []),
                       "schema_version": program["schema_version"], "torch_version": program["torch_version"]}
 
     def owners_of(self, nodes):
