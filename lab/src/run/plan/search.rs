@@ -197,7 +197,8 @@ impl Search<'_> {
             if choice.blocks.is_empty() {
                 continue;
             }
-            let change = changes::checkpointed(spec, session, &choice.blocks, choice.of);
+            let Some(what) = choice.spec.model.checkpoint else { continue };
+            let change = changes::checkpointed(spec, session, &what, (choice.blocks.len(), choice.of));
             made.push(self.planned_with(&one.made, one.micro_batch, Some(&change))?);
         }
         let fits = made.into_iter().filter(|one| one.fits == Some(true));
