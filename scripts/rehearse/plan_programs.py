@@ -32,29 +32,33 @@ for number, block in enumerate(blocks):
 
 EXPORT = """import importlib.util, sys
 import torch
-import vramlab.export
+import vramlab
 
+
+def not_called(*_):
+    raise RuntimeError("torch.export cannot follow it")
+
+
+# What asks for values is called once, and then it would compute.
+sys.modules["vramlab.export"].recorded = not_called
 spec = importlib.util.spec_from_file_location("program", sys.argv[1])
 program = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(program)
 
 
-class Step(torch.nn.Module):
-    def __init__(self, network):
-        super().__init__()
-        self.network = network
-
-    def forward(self, **batch):
-        return program.forward(self.network, batch)[0]
-
-
+inputs = program.inputs()
+names = ", ".join(inputs)
+space = {"program": program}
+exec(f"def forward(self, {names}): return program.forward(self.network, dict({', '.join(f'{name}={name}' for name in inputs)}))[0]", space)
+Step = type("Step", (torch.nn.Module,), {"forward": space["forward"]})
 for name, module in list(sys.modules.items()):
     if name.startswith("transformers.models.") and ".modeling_" in name:
         module.__dict__["len"] = lambda value: value.shape[0] if isinstance(value, torch.Tensor) else len(value)
 with torch.device("meta"):
     network = program.build()
-network = network.to_empty(device="cpu").train()
-vramlab.export.export(Step(network), path=sys.argv[2], **program.inputs())
+step = Step()
+step.network = network.to_empty(device="cpu").train()
+vramlab.export(step, path=sys.argv[2], **inputs)
 """
 
 

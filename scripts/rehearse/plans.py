@@ -2,6 +2,7 @@
 """Plans for usual trainings, times the search, and rehearses each plan.
 
     scripts/rehearse/plans.py VRAMLAB PYTHON RESULTS.json [NAME ...]
+    scripts/rehearse/plans.py --table RESULTS.json
 
 PYTHON has PyTorch for CUDA, torchvision, transformers, PEFT and diffusers. A case whose row is in RESULTS.json is not made again: delete the row to make it anew. Seconds are
 of the clock, and of the processor with all threads. A rehearsed program is the plan's own train.py, else that of `vramlab predict --script` with the plan's
@@ -50,7 +51,22 @@ UNET = {
     "up_block_types": ["UpBlock2D"] * 4,
     "norm_num_groups": 32,
 }
-FILES = {"mixtral.json": MIXTRAL, "unet.json": UNET}
+RESNET = """import torch
+import torchvision
+
+
+class Classifier(torchvision.models.ResNet):
+    def forward(self, pixel_values, labels):
+        return torch.nn.functional.cross_entropy(super().forward(pixel_values), labels)
+
+
+def make():
+    network = Classifier(torchvision.models.resnet.Bottleneck, [3, 4, 6, 3])
+    return network, {"pixel_values": torch.rand(2, 3, 224, 224), "labels": torch.randint(0, 1000, (2,))}
+"""
+FILES = {"mixtral.json": json.dumps(MIXTRAL), "unet.json": json.dumps(UNET), "resnet50.py": RESNET}
+# Networks that are built in, and not of transformers: what the program is printed of.
+PROGRAMS = {"resnet50": "resnet50.py:make"}
 
 # The network, and the words after it.
 CASES: "dict[str, tuple[str, list[str]]]" = {
@@ -101,6 +117,12 @@ def searched(command, folder):
     return "\n".join(said), {"first_s": first and round(first, 2), "plan_s": round(whole, 2), "processor_s": round(processor, 2)}
 
 
+def reserved_interval(predicted):
+    """The least and the most that PyTorch reserves: of the whole process, without what CUDA and cuDNN take beside it."""
+    beside = [part for part in predicted["parts"] if "context" in part["name"]]
+    return [predicted[end] - sum(part[end] for part in beside) for end in ("lower_bytes", "upper_bytes")]
+
+
 def planned(vramlab, word, words, folder):
     """The row of a plan, with its files in `folder`/out, and its fields with what `predict` warns of."""
     answer = folder / "plan.json"
@@ -126,8 +148,7 @@ def planned(vramlab, word, words, folder):
     if not run.stdout.startswith("{"):
         return {**row, "verdict": f"OUTSIDE: its own command fails: {after(run.stderr)}"}, {}
     predicted = json.loads(run.stdout)
-    needs = predicted.get("reserved") or {}
-    row["interval"] = [needs.get("lower"), needs.get("upper")]
+    row["interval"] = reserved_interval(predicted)
     return row, {"fields": plan_programs.fields_of(again), "warnings": predicted.get("warnings") or []}
 
 
@@ -140,7 +161,8 @@ def program(vramlab, python, name, plan, folder):
         raise ValueError("vramlab writes no script for several cards")
     fields = plan["fields"]
     again = plan_programs.recomputed(plan["warnings"]) if name in EXPORTED else None
-    text = plan_programs.with_plan(vramlab, python, CASES[name][0], EXPORTED.get(name, []), fields, again, folder)
+    word = PROGRAMS.get(name, CASES[name][0] if name in EXPORTED else str(out / "config.json"))
+    text = plan_programs.with_plan(vramlab, python, word, EXPORTED.get(name, []), fields, again, folder)
     (out / "train.py").write_text(text)
     settings = fields.get("alloc-conf")
     if settings:
@@ -175,8 +197,8 @@ def rehearsed(vramlab, python, words, row, folder):
 def of_case(vramlab, python, name, folder):
     """The row of a case."""
     word, words = CASES[name]
-    for file, config in FILES.items():
-        (folder / file).write_text(json.dumps(config))
+    for file, text in FILES.items():
+        (folder / file).write_text(text)
     row = {"command": shlex.join(["vramlab", "plan", word, *words])}
     if name in EXPORTED:
         try:
@@ -197,7 +219,21 @@ def of_case(vramlab, python, name, folder):
     return rehearsed(vramlab, python, words, row, folder)
 
 
+def table(rows):
+    """The rows as a table of a document: bytes in GiB, seconds of the clock."""
+    print("| case | plan | reserved | interval | rehearsed | first, plan | |\n|---|---|---|---|---|---|---|")
+    for row in rows:
+        result = row["result"]
+        gib = lambda *names: " / ".join(f"{result[name] / 2**30:.2f}" if result.get(name) else "-" for name in names)
+        interval = " to ".join(f"{one / 2**30:.2f}" for one in result.get("interval") or []) or "-"
+        seconds = ", ".join(f"{result[name]:.1f} s" if result.get(name) else "-" for name in ("first_s", "plan_s"))
+        plan = f"{result['micro_batch']} × {result['accumulate']}, {result['plan']}" if "plan" in result else "-"
+        print(f"| {row['network']} | {plan} | {gib('reserved')} | {interval} | {gib('rehearsed_reserved')} | {seconds} | {result['verdict']} |")
+
+
 def main():
+    if sys.argv[1:2] == ["--table"]:
+        return table(json.loads(pathlib.Path(sys.argv[2]).read_text())["rows"])
     vramlab, python, results, *names = sys.argv[1:]
     vramlab, python, results = str(pathlib.Path(vramlab).resolve()), os.path.abspath(python), pathlib.Path(results)
     written = json.loads(results.read_text())["rows"] if results.exists() else []
