@@ -5,7 +5,7 @@
     scripts/rehearse/plans.py --table RESULTS.json
 
 PYTHON has PyTorch for CUDA, torchvision, transformers, PEFT and diffusers. A case whose row is in RESULTS.json is not made again: delete the row to make it anew. Seconds are
-of the clock, and of the processor with all threads. A rehearsed program is the plan's own train.py, else that of `vramlab predict --script` with the plan's
+of the clock, and of the processor with all threads, beside those of ten million additions of Python just before. A rehearsed program is the plan's own train.py, else that of `vramlab predict --script` with the plan's
 settings. It must not run out, and PyTorch must reserve what `predict` says of the plan, in its interval. A row says why a plan is not rehearsed. Exit code 1: a program
 runs out, or lies outside of its interval."""
 
@@ -102,6 +102,14 @@ def after(text):
     return next((line for line in lines if line.startswith("error")), lines[-1] if lines else "no answer")
 
 
+def additions_s():
+    """Seconds of the processor for ten million additions of Python: how fast the machine is now."""
+    before, total = time.process_time(), 0
+    for number in range(10_000_000):
+        total += number
+    return round(time.process_time() - before, 2)
+
+
 def searched(command, folder):
     """Runs a search. Returns what it said, and the seconds until its first answer, until its end, and of the processor."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
@@ -126,7 +134,9 @@ def reserved_interval(predicted):
 def planned(vramlab, word, words, folder):
     """The row of a plan, with its files in `folder`/out, and its fields with what `predict` warns of."""
     answer = folder / "plan.json"
+    calibration = additions_s()
     said, seconds = searched([vramlab, "plan", word, *words, "-v", "--json", str(answer), "--hand-over", "out"], folder)
+    seconds["additions_s"] = calibration
     if not answer.exists():
         return {**seconds, "verdict": f"no plan: {after(said)}"}, {}
     plan = json.loads(answer.read_text())
@@ -219,16 +229,21 @@ def of_case(vramlab, python, name, folder):
     return rehearsed(vramlab, python, words, row, folder)
 
 
+def gib(bytes):
+    """Bytes in GiB; a dash for none."""
+    return f"{bytes / 2**30:.2f}" if bytes else "-"
+
+
 def table(rows):
-    """The rows as a table of a document: bytes in GiB, seconds of the clock."""
-    print("| case | plan | reserved | interval | rehearsed | first, plan | |\n|---|---|---|---|---|---|---|")
+    """The rows as a table of a document: bytes in GiB, seconds of the clock until the first answer and the plan."""
+    print("| case | plan | reserved | interval | rehearsed | seconds | |\n|---|---|---|---|---|---|---|")
     for row in rows:
         result = row["result"]
-        gib = lambda *names: " / ".join(f"{result[name] / 2**30:.2f}" if result.get(name) else "-" for name in names)
-        interval = " to ".join(f"{one / 2**30:.2f}" for one in result.get("interval") or []) or "-"
-        seconds = ", ".join(f"{result[name]:.1f} s" if result.get(name) else "-" for name in ("first_s", "plan_s"))
-        plan = f"{result['micro_batch']} × {result['accumulate']}, {result['plan']}" if "plan" in result else "-"
-        print(f"| {row['network']} | {plan} | {gib('reserved')} | {interval} | {gib('rehearsed_reserved')} | {seconds} | {result['verdict']} |")
+        interval = " to ".join(gib(one) for one in result.get("interval") or []) or "-"
+        seconds = ", ".join(f"{result[name]:.1f}" if result.get(name) else "-" for name in ("first_s", "plan_s"))
+        plan = f"{result['micro_batch']} x {result['accumulate']}, {result['plan']}" if "plan" in result else "-"
+        bytes = f"{gib(result.get('reserved'))} | {interval} | {gib(result.get('rehearsed_reserved'))}"
+        print(f"| {row['network']} | {plan} | {bytes} | {seconds} | {result['verdict']} |")
 
 
 def main():

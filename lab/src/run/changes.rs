@@ -160,7 +160,8 @@ pub(super) fn checkpointed(
     let numbers = numbers.clone();
     let line = match Script::of_run(spec, session) {
         Script::Own if numbers == Recompute::Sqrt => {
-            "torch.utils.checkpoint.checkpoint(segment, x, use_reentrant=False) of segments of round(n ** 0.5) blocks".into()
+            "torch.utils.checkpoint.checkpoint(segment, x, use_reentrant=False) of segments of round(n ** 0.5) blocks"
+                .into()
         }
         Script::Own => format!("torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) of blocks {numbers}"),
         Script::Transformers | Script::Trainer => {

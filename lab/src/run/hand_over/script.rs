@@ -146,10 +146,7 @@ fn prepared(plan: &HandedPlan<'_>) -> String {
 fn contexts(save: &CheckpointSave) -> String {
     let (operators, _) = save.operators();
     let kept: Vec<String> = operators.iter().map(|name| format!("torch.ops.aten.{name}.default")).collect();
-    format!(
-        "kept = [{}]\ncontexts = functools.partial(create_selective_checkpoint_contexts, kept)\n",
-        kept.join(", ")
-    )
+    format!("kept = [{}]\ncontexts = functools.partial(create_selective_checkpoint_contexts, kept)\n", kept.join(", "))
 }
 
 /// Code that leaves checkpointing to the chosen blocks.
