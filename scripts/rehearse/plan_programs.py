@@ -10,7 +10,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Fields of a plan that the printed program says.
-SAID = ("batch", "accumulate", "optimizer", "optimizer-impl", "lr", "precision", "sequence", "attention", "zero-grad", "clip-grad-norm", "keep")
+SAID = ("batch", "accumulate", "optimizer", "optimizer-impl", "lr", "precision", "sequence", "attention", "zero-grad", "clip-grad-norm", "keep", "loss")
 # Those that change no line of it, or that `with_plan` writes.
 BESIDE = ("model", "model-file", "gpu", "steps", "seed", "data", "alloc-conf", "checkpoint", "save-on-cpu", "memory-limit", "lora", "lora-target")
 
