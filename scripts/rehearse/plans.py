@@ -251,15 +251,16 @@ def main():
         return table(json.loads(pathlib.Path(sys.argv[2]).read_text())["rows"])
     vramlab, python, results, *names = sys.argv[1:]
     vramlab, python, results = str(pathlib.Path(vramlab).resolve()), os.path.abspath(python), pathlib.Path(results)
-    written = json.loads(results.read_text())["rows"] if results.exists() else []
-    rows = {row["network"]: row["result"] for row in written}
+    written = json.loads(results.read_text()) if results.exists() else {"rows": []}
+    rows = {row["network"]: row["result"] for row in written["rows"]}
     for name in names or CASES:
         if name in rows:
             continue
         with tempfile.TemporaryDirectory() as folder:
             rows[name] = of_case(vramlab, python, name, pathlib.Path(folder))
         ordered = [one for one in CASES if one in rows]
-        results.write_text(json.dumps({"rows": [{"network": one, "result": rows[one]} for one in ordered]}, indent=1) + "\n")
+        written["rows"] = [{"network": one, "result": rows[one]} for one in ordered]
+        results.write_text(json.dumps(written, indent=1) + "\n")
         print(name, rows[name], flush=True)
     return 1 if any(row["verdict"].startswith("OUTSIDE") for row in rows.values()) else 0
 
