@@ -24,7 +24,7 @@ const ALIKE: f64 = 0.02;
 const WAVE: usize = 4;
 
 /// The most tensors of all dry runs of a search that divides every way into every size, so that the front has what is slower than the best and takes less memory.
-const MOST_TENSORS: u64 = 12_000;
+const MOST_TENSORS: u64 = 40_000;
 
 /// Where not every way is divided, so many of those that are slower than the best are.
 const THRIFTY: usize = 3;
