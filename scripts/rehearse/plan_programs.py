@@ -67,7 +67,7 @@ def printed(vramlab, python, word, flags, folder):
     command = [vramlab, "predict", word, "--python", python, "--script", *flags]
     run = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if run.returncode or CALL not in run.stdout:
-        raise ValueError(f"no program of {word}: {(run.stderr.strip().splitlines() or [run.returncode])[-1]}")
+        raise ValueError(f"no program of {pathlib.Path(word).name}: {(run.stderr.strip().splitlines() or [run.returncode])[-1]}")
     return run.stdout
 
 
