@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Plans for usual trainings, times the search, and rehearses each plan's script.
+"""Plans for usual trainings, times the search, and rehearses each plan.
 
     scripts/rehearse/plans.py VRAMLAB PYTHON RESULTS.json [NAME ...]
+    scripts/rehearse/plans.py --table RESULTS.json
 
-A case whose row is in RESULTS.json is not made again: delete the row to make it anew. A search counts the seconds of the processor, halved: what it takes on two cores
-that do nothing else, with the files that it hands over. A rehearsed script must not run out, and PyTorch must reserve what `predict` says of the plan, in its interval. A plan whose script vramlab does not
-write is not rehearsed, and the row says why. Exit code 1: a script runs out, or lies outside of its interval."""
+PYTHON has PyTorch for CUDA, torchvision, transformers, PEFT and diffusers. A case whose row is in RESULTS.json is not made again: delete the row to make it anew. Seconds are
+of the clock, and of the processor with all threads, beside those of ten million additions of Python just before. A rehearsed program is the plan's own train.py, else that of `vramlab predict --script` with the plan's
+settings. It must not run out, and PyTorch must reserve what `predict` says of the plan, in its interval. A row says why a plan is not rehearsed. Exit code 1: a program
+runs out, or lies outside of its interval."""
 
 import json
 import os
@@ -17,10 +19,12 @@ import sys
 import tempfile
 import time
 
-CORES = 2
+import plan_programs
+
 LLAMA = ["--global-batch", "16", "--sequence", "2048", "--precision", "bf16", "--optimizer", "adamw", "--gpu", "rtx4090"]
 MANY = ["--global-batch", "64", "--sequence", "4096", "--precision", "bf16", "--optimizer", "adamw"]
 LORA = ["--lora", "16", "--lora-target", "all-linear"]
+CARD = ["--optimizer", "adamw", "--gpu", "rtx4090"]
 MIXTRAL = {
     "architectures": ["MixtralForCausalLM"],
     "model_type": "mixtral",
@@ -35,113 +39,157 @@ MIXTRAL = {
     "vocab_size": 32000,
     "dtype": "bfloat16",
 }
-NOT_BUILT_IN = "not planned: it is not a built-in network. `vramlab.export` makes a .pt2 of it, which `plan` takes"
+# Of 31 million parameters, for pictures of 512 x 512.
+UNET = {
+    "_class_name": "UNet2DModel",
+    "_diffusers_version": "0.35.0",
+    "sample_size": 512,
+    "in_channels": 3,
+    "out_channels": 3,
+    "block_out_channels": [64, 128, 256, 512],
+    "down_block_types": ["DownBlock2D"] * 4,
+    "up_block_types": ["UpBlock2D"] * 4,
+    "norm_num_groups": 32,
+}
+RESNET = """import torch
+import torchvision
 
-# The words after `vramlab plan`, or why there are none.
-CASES: "dict[str, list[str] | str]" = {
-    "llama-1b": ["llama-3.2-1b", *LLAMA],
-    "llama-1b-lora": ["llama-3.2-1b", *LLAMA, *LORA],
-    "llama-8b": ["llama-3.1-8b", *LLAMA],
-    "llama-8b-lora": ["llama-3.1-8b", *LLAMA, *LORA],
-    "gpt2": ["gpt2-small", "--global-batch", "64", "--sequence", "1024", "--optimizer", "adamw", "--gpu", "8GiB"],
-    "vit-large": ["vit-large", "--global-batch", "256", "--optimizer", "adamw", "--gpu", "rtx4090"],
-    "resnet50": ["resnet50", "--global-batch", "256", "--optimizer", "momentum", "--gpu", "rtx4090"],
-    "t5-large": ["t5-large", "--global-batch", "64", "--sequence", "512", "--optimizer", "adamw", "--gpu", "rtx4090"],
-    "mixtral-small": [
-        "mixtral.json",
-        "--global-batch",
-        "16",
-        "--sequence",
-        "1024",
-        "--precision",
-        "bf16",
-        "--optimizer",
-        "adamw",
-        "--gpu",
-        "rtx4090",
-    ],
-    "unet-512": NOT_BUILT_IN,
-    "whisper": NOT_BUILT_IN,
-    "sdxl-lora": NOT_BUILT_IN,
-    "flux": NOT_BUILT_IN,
-    "llama-8b-on-8-of-24": ["llama-3.1-8b", *MANY, "--gpu", "rtx4090", "--world", "8"],
-    "llama-8b-on-8-of-80": ["llama-3.1-8b", *MANY, "--gpu", "h100", "--world", "8"],
-    "llama-70b-on-64": ["llama-3.1-70b", *MANY, "--gpu", "h100", "--world", "64", "--nodes", "8"],
+
+class Classifier(torchvision.models.ResNet):
+    def forward(self, pixel_values, labels):
+        return torch.nn.functional.cross_entropy(super().forward(pixel_values), labels)
+
+
+def make():
+    network = Classifier(torchvision.models.resnet.Bottleneck, [3, 4, 6, 3])
+    return network, {"pixel_values": torch.rand(2, 3, 224, 224), "labels": torch.randint(0, 1000, (2,))}
+"""
+FILES = {"mixtral.json": json.dumps(MIXTRAL), "unet.json": json.dumps(UNET), "resnet50.py": RESNET}
+# Networks that are built in, and not of transformers: what the program is printed of.
+PROGRAMS = {"resnet50": "resnet50.py:make"}
+
+# The network, and the words after it.
+CASES: "dict[str, tuple[str, list[str]]]" = {
+    "llama-1b": ("llama-3.2-1b", LLAMA),
+    "llama-1b-lora": ("llama-3.2-1b", [*LLAMA, *LORA]),
+    "llama-8b": ("llama-3.1-8b", LLAMA),
+    "llama-8b-lora": ("llama-3.1-8b", [*LLAMA, *LORA]),
+    "gpt2": ("gpt2-small", ["--global-batch", "64", "--sequence", "1024", "--optimizer", "adamw", "--gpu", "8GiB"]),
+    "vit-large": ("vit-large", ["--global-batch", "256", *CARD]),
+    "resnet50": ("resnet50", ["--global-batch", "256", "--optimizer", "momentum", "--gpu", "rtx4090"]),
+    "t5-large": ("t5-large", ["--global-batch", "64", "--sequence", "512", *CARD]),
+    "mixtral-small": ("mixtral.json", ["--global-batch", "16", "--sequence", "1024", "--precision", "bf16", *CARD]),
+    "unet-512": ("unet.json", ["--global-batch", "16", *CARD]),
+    "whisper": ("whisper-small", ["--global-batch", "32", *CARD]),
+    "sdxl-lora": ("sdxl", ["--global-batch", "16", *CARD]),
+    "flux-lora": ("flux-dev", ["--global-batch", "8", "--optimizer", "adamw", "--gpu", "h100"]),
+    "llama-8b-on-8-of-24": ("llama-3.1-8b", [*MANY, "--gpu", "rtx4090", "--world", "8"]),
+    "llama-8b-on-8-of-80": ("llama-3.1-8b", [*MANY, "--gpu", "h100", "--world", "8"]),
+    "llama-70b-on-64": ("llama-3.1-70b", [*MANY, "--gpu", "h100", "--world", "64", "--nodes", "8"]),
+}
+# Networks that are not built in: the flags of the program that is exported and planned.
+EXPORTED: "dict[str, list[str]]" = {
+    "unet-512": [],
+    "whisper": [],
+    "sdxl-lora": ["--precision", "bf16", *LORA],
+    "flux-lora": ["--precision", "bf16", *LORA],
 }
 
 
-def processor_seconds(pid):
-    """What a process has used so far, with its threads."""
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def after(text):
+    """What a failed command said last."""
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return next((line for line in lines if line.startswith("error")), lines[-1] if lines else "no answer")
 
 
-def searched(command):
-    """Runs a search. Returns its exit code, what it said, and the seconds until its first answer and its end."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+def additions_s():
+    """Seconds of the processor for ten million additions of Python: how fast the machine is now."""
+    before, total = time.process_time(), 0
+    for number in range(10_000_000):
+        total += number
+    return round(time.process_time() - before, 2)
+
+
+def searched(command, folder):
+    """Runs a search. Returns what it said, and the seconds until its first answer, until its end, and of the processor."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    run = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     said, first = [], None
     for line in run.stderr or []:
         said.append(line.rstrip())
         if first is None and "fits: " in line:
-            first = processor_seconds(run.pid) / CORES
-    code = run.wait()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    whole = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / CORES
-    return code, "\n".join(said), first, whole
+            first = time.monotonic() - started
+    run.wait()
+    whole, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return "\n".join(said), {"first_s": first and round(first, 2), "plan_s": round(whole, 2), "processor_s": round(processor, 2)}
 
 
-def planned(vramlab, words, folder):
-    """The row of a plan, with its files in `folder`/out."""
-    (folder / "mixtral.json").write_text(json.dumps(MIXTRAL))
+def reserved_interval(predicted):
+    """The least and the most that PyTorch reserves: of the whole process, without what CUDA and cuDNN take beside it."""
+    beside = [part for part in predicted["parts"] if "context" in part["name"]]
+    return [predicted[end] - sum(part[end] for part in beside) for end in ("lower_bytes", "upper_bytes")]
+
+
+def planned(vramlab, word, words, folder):
+    """The row of a plan, with its files in `folder`/out, and its fields with what `predict` warns of."""
     answer = folder / "plan.json"
-    command = [vramlab, "plan", *[str(folder / word) if word.endswith(".json") else word for word in words]]
-    code, said, first, whole = searched([*command, "-v", "--json", str(answer), "--hand-over", str(folder / "out")])
-    row = {"first_s": first, "plan_s": whole}
+    calibration = additions_s()
+    said, seconds = searched([vramlab, "plan", word, *words, "-v", "--json", str(answer), "--hand-over", "out"], folder)
+    seconds["additions_s"] = calibration
     if not answer.exists():
-        return {**row, "verdict": f"no plan: {said.splitlines()[-1] if said else code}"}
+        return {**seconds, "verdict": f"no plan: {after(said)}"}, {}
     plan = json.loads(answer.read_text())
-    row.update(tried=plan["tried"], left_out=plan["left_out"], too_large=plan["too_large"])
+    row = {**seconds, "tried": plan["tried"], "left_out": plan["left_out"], "too_large": plan["too_large"]}
     best = plan["best"]
     if best is None:
-        return {**row, "verdict": "nothing fits"}
+        return {**row, "verdict": "nothing fits"}, {}
     changes = best["changes"]
     row.update(
-        plan=changes["change"],
+        plan=changes["change"] or "no changes",
         micro_batch=best["micro_batch"],
         accumulate=best["accumulate"],
         seconds=best["seconds"],
         peak=changes["peak_bytes"],
         reserved=changes["reserved_bytes"],
     )
-    left_out = {one["name"]: one["why"] for one in plan["hand_over"]["left_out"]}
-    if "train.py" in left_out:
-        row["not_rehearsed"] = left_out["train.py"]
-    predict = folder / "predict.json"
     again = shlex.split(changes["command"])[1:]
-    subprocess.run(
-        [vramlab, *[str(folder / word) if word.endswith(".json") else word for word in again], "-q", "--json", str(predict)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    if predict.exists():
-        needs = json.loads(predict.read_text()).get("reserved") or {}
-        row["interval"] = [needs.get("lower"), needs.get("upper")]
-    return row
+    run = subprocess.run([vramlab, *again, "-q", "--json", "-"], cwd=folder, capture_output=True, text=True)
+    if not run.stdout.startswith("{"):
+        return {**row, "verdict": f"OUTSIDE: its own command fails: {after(run.stderr)}"}, {}
+    predicted = json.loads(run.stdout)
+    row["interval"] = reserved_interval(predicted)
+    return row, {"fields": plan_programs.fields_of(again), "warnings": predicted.get("warnings") or []}
+
+
+def program(vramlab, python, name, plan, folder):
+    """Writes the plan's program into `folder`/out unless it is there."""
+    out = folder / "out"
+    if (out / "train.py").exists():
+        return
+    if "--world" in CASES[name][1]:
+        raise ValueError("vramlab writes no script for several cards")
+    fields = plan["fields"]
+    again = plan_programs.recomputed(plan["warnings"]) if name in EXPORTED else None
+    word = PROGRAMS.get(name, CASES[name][0] if name in EXPORTED else str(out / "config.json"))
+    text = plan_programs.with_plan(vramlab, python, word, EXPORTED.get(name, []), fields, again, folder)
+    (out / "train.py").write_text(text)
+    settings = fields.get("alloc-conf")
+    if settings:
+        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = settings
+    else:
+        os.environ.pop("PYTORCH_CUDA_ALLOC_CONF", None)
 
 
 def rehearsed(vramlab, python, words, row, folder):
-    """The row with the rehearsal of the script that the plan handed over."""
-    out = folder / "out"
-    if row.get("verdict") or not (out / "train.py").exists():
-        return {**row, "verdict": row.get("verdict") or f"not rehearsed: {row.pop('not_rehearsed', 'there is no script')}"}
+    """The row with the rehearsal of the plan's program."""
     answer = folder / "answer.json"
     gpu = words[words.index("--gpu") + 1]
     command = [vramlab, "rehearse", "-q", "--gpu", gpu, "--json", str(answer), "--", python, "train.py"]
     started = time.monotonic()
-    run = subprocess.run(command, cwd=out, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    run = subprocess.run(command, cwd=folder / "out", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if not answer.exists():
-        return {**row, "verdict": f"not rehearsed: {(run.stderr.strip().splitlines() or ['no answer'])[-1]}"}
+        return {**row, "verdict": f"OUTSIDE: no rehearsal: {after(run.stderr)}"}
     found = json.loads(answer.read_text())
     rank = found["ranks"][0] if found["ranks"] else {}
     row.update(
@@ -149,31 +197,70 @@ def rehearsed(vramlab, python, words, row, folder):
         rehearsed_reserved=rank.get("peak_reserved"),
         rehearsal_s=round(time.monotonic() - started),
     )
-    low, high = row.get("interval") or (None, None)
-    inside = low is None or low <= (row["rehearsed_reserved"] or 0) <= high
-    fits = found.get("fits")
-    return {**row, "verdict": "inside" if inside and fits is not False else f"OUTSIDE: fits {fits}"}
+    if found.get("exception"):
+        return {**row, "verdict": f"OUTSIDE: {found['exception']}"}
+    low, high = row["interval"]
+    inside = low <= (row["rehearsed_reserved"] or 0) <= high
+    return {**row, "verdict": "inside" if inside and found.get("fits") is not False else f"OUTSIDE: fits {found.get('fits')}"}
+
+
+def of_case(vramlab, python, name, folder):
+    """The row of a case."""
+    word, words = CASES[name]
+    for file, text in FILES.items():
+        (folder / file).write_text(text)
+    row = {"command": shlex.join(["vramlab", "plan", word, *words])}
+    if name in EXPORTED:
+        try:
+            plan_programs.exported(vramlab, python, word, EXPORTED[name], folder)
+        except ValueError as error:
+            return {**row, "verdict": f"not planned: {error}"}
+        made = shlex.join(["vramlab", "predict", word, *EXPORTED[name], "--script"])
+        row = {"command": shlex.join(["vramlab", "plan", "network.pt2", *words]), "network": f"{made}, exported"}
+        word = "network.pt2"
+    found, plan = planned(vramlab, word, words, folder)
+    row.update(found)
+    if row.get("verdict"):
+        return row
+    try:
+        program(vramlab, python, name, plan, folder)
+    except ValueError as error:
+        return {**row, "verdict": f"not rehearsed: {error}"}
+    return rehearsed(vramlab, python, words, row, folder)
+
+
+def gib(bytes):
+    """Bytes in GiB; a dash for none."""
+    return f"{bytes / 2**30:.2f}" if bytes else "-"
+
+
+def table(rows):
+    """The rows as a table of a document: bytes in GiB, seconds of the clock until the first answer and the plan."""
+    print("| case | plan | reserved | interval | rehearsed | seconds | |\n|---|---|---|---|---|---|---|")
+    for row in rows:
+        result = row["result"]
+        interval = " to ".join(gib(one) for one in result.get("interval") or []) or "-"
+        seconds = ", ".join(f"{result[name]:.1f}" if result.get(name) else "-" for name in ("first_s", "plan_s"))
+        plan = f"{result['micro_batch']} x {result['accumulate']}, {result['plan']}" if "plan" in result else "-"
+        bytes = f"{gib(result.get('reserved'))} | {interval} | {gib(result.get('rehearsed_reserved'))}"
+        print(f"| {row['network']} | {plan} | {bytes} | {seconds} | {result['verdict']} |")
 
 
 def main():
+    if sys.argv[1:2] == ["--table"]:
+        return table(json.loads(pathlib.Path(sys.argv[2]).read_text())["rows"])
     vramlab, python, results, *names = sys.argv[1:]
-    vramlab, results = str(pathlib.Path(vramlab).resolve()), pathlib.Path(results)
-    written = json.loads(results.read_text())["rows"] if results.exists() else []
-    rows = {row["network"]: row["result"] for row in written}
+    vramlab, python, results = str(pathlib.Path(vramlab).resolve()), os.path.abspath(python), pathlib.Path(results)
+    written = json.loads(results.read_text()) if results.exists() else {"rows": []}
+    rows = {row["network"]: row["result"] for row in written["rows"]}
     for name in names or CASES:
-        words = CASES[name]
         if name in rows:
             continue
-        if isinstance(words, str):
-            rows[name] = {"verdict": words}
-        else:
-            with tempfile.TemporaryDirectory() as place:
-                folder = pathlib.Path(place)
-                rows[name] = {
-                    "command": shlex.join(["vramlab", "plan", *words]),
-                    **rehearsed(vramlab, python, words, planned(vramlab, words, folder), folder),
-                }
-        results.write_text(json.dumps({"rows": [{"network": one, "result": row} for one, row in rows.items()]}, indent=1) + "\n")
+        with tempfile.TemporaryDirectory() as folder:
+            rows[name] = of_case(vramlab, python, name, pathlib.Path(folder))
+        ordered = [one for one in CASES if one in rows]
+        written["rows"] = [{"network": one, "result": rows[one]} for one in ordered]
+        results.write_text(json.dumps(written, indent=1) + "\n")
         print(name, rows[name], flush=True)
     return 1 if any(row["verdict"].startswith("OUTSIDE") for row in rows.values()) else 0
 

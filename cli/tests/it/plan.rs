@@ -215,3 +215,21 @@ fn the_blocks_of_a_budget_are_a_prediction_of_their_own() {
     says(&["--checkpoint-budget", "1GiB", "--checkpoint", "blocks"], "cannot be used with");
     says(&["--checkpoint-budget", "1GiB", "--parameter-list", "batch", "1,2"], "one run on one card");
 }
+
+#[test]
+fn a_first_answer_comes_also_where_workspaces_of_convolutions_are_not_known() {
+    let ran = run(&[
+        "plan",
+        "resnet18",
+        "--image",
+        "64",
+        "--global-batch",
+        "64",
+        "--optimizer",
+        "momentum",
+        "--gpu",
+        "rtx4090",
+        "-v",
+    ]);
+    assert_eq!(ran.stderr.lines().filter(|line| line.starts_with("fits: ")).count(), 1, "{}", ran.stderr);
+}

@@ -147,10 +147,22 @@ fn lines(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
 }
 
 /// Some blocks computed again instead of all.
-pub(super) fn checkpointed(spec: &RunSpec, session: &Session, blocks: &[usize], of: usize) -> Change {
-    let words = format!("checkpointing of {} of {of} blocks", blocks.len());
-    let numbers = Recompute::These(blocks.to_vec());
+pub(super) fn checkpointed(
+    spec: &RunSpec,
+    session: &Session,
+    numbers: &Recompute,
+    (blocks, of): (usize, usize),
+) -> Change {
+    let words = match numbers {
+        Recompute::Sqrt => "checkpointing of segments of √n blocks".into(),
+        _ => format!("checkpointing of {blocks} of {of} blocks"),
+    };
+    let numbers = numbers.clone();
     let line = match Script::of_run(spec, session) {
+        Script::Own if numbers == Recompute::Sqrt => {
+            "torch.utils.checkpoint.checkpoint(segment, x, use_reentrant=False) of segments of round(n ** 0.5) blocks"
+                .into()
+        }
         Script::Own => format!("torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) of blocks {numbers}"),
         Script::Transformers | Script::Trainer => {
             format!("layer.gradient_checkpointing = number in ({numbers},) for each GradientCheckpointingLayer")

@@ -150,6 +150,32 @@ fn a_file_that_cannot_say_the_plan_is_left_out_and_named() {
 }
 
 #[test]
+fn a_script_says_what_is_kept_of_a_forward_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = |fields: Value| {
+        let made = HandOver::of_plan(&runner(), &spec(folder.path(), fields), "a plan").unwrap();
+        made.files.into_iter().find(|(file, _)| file.name == "train.py").map(|(_, text)| text).ok_or(made.left_out)
+    };
+    let kept =
+        script(json!({ "checkpoint": "blocks", "checkpoint-save": "mm,addmm", "save-on-cpu": "pinned" })).unwrap();
+    for line in [
+        "from torch.utils.checkpoint import create_selective_checkpoint_contexts\n",
+        "\nkept = [torch.ops.aten.mm.default, torch.ops.aten.addmm.default]\n",
+        "gradient_checkpointing_kwargs={\"use_reentrant\": False, \"context_fn\": contexts})",
+        "        with torch.autograd.graph.save_on_cpu(pin_memory=True):\n            out = model(**batch)\n",
+    ] {
+        assert!(kept.contains(line), "{line}: {kept}");
+    }
+    let liger = script(json!({ "loss": "liger" })).unwrap();
+    assert!(
+        liger.contains("import LigerForCausalLMLoss\n") && liger.contains("loss = loss_of(model, batch)"),
+        "{liger}"
+    );
+    let every_second = script(json!({ "checkpoint": "blocks", "checkpoint-save": "mm:2" })).unwrap_err();
+    assert!(every_second.iter().any(|left| left.name == "train.py" && left.why.contains("every second product")));
+}
+
+#[test]
 fn an_optimizer_has_the_arguments_of_its_kind() {
     let folder = tempfile::tempdir().unwrap();
     for (kind, arguments) in [

@@ -153,8 +153,13 @@ impl Maker<'_> {
         } else if !unsaid.is_empty() {
             let flags: Vec<String> = unsaid.iter().map(|name| format!("--{name}")).collect();
             found.leave(NAME, format!("its script does not say {}", flags.join(", ")));
-        } else if matches!(self.plan.model.options().end, End::Liger | End::Kernels) {
-            found.leave(NAME, "vramlab writes no script with Liger's loss: it is liger_kernel's patch of the model");
+        } else if self.plan.model.options().end == End::Kernels {
+            found.leave(
+                NAME,
+                "vramlab writes no script with Liger's kernels: they are liger_kernel's patch of the model",
+            );
+        } else if self.plan.run.checkpoint_save.as_ref().is_some_and(|save| save.operators().1) {
+            found.leave(NAME, "vramlab writes no script that computes every second product again");
         } else if self.plan.run.optimizer.kind == OptimizerKind::Muon {
             found.leave(
                 NAME,

@@ -1,6 +1,7 @@
 //! The plan as a script: PyTorch's own loop, or transformers' `Trainer`, around the network, on random tokens.
 
 use lab_imports::huggingface::{Attention, End, Keep};
+use lab_training::{CheckpointSave, SavedOn};
 
 use super::plan::{HandedPlan, number};
 
@@ -18,6 +19,8 @@ pub(super) const SAID: &[&str] = &[
     "weight-decay",
     "precision",
     "checkpoint",
+    "checkpoint-save",
+    "save-on-cpu",
     "attention",
     "loss",
     "loop",
@@ -46,6 +49,7 @@ fn beginning(plan: &HandedPlan<'_>, heading: &str) -> String {
         "\"\"\"{heading}\n\n    python train.py {}\n\nBeside it lies the network's config.json.{more}\nRandom tokens stand for your texts: `examples` makes them.\"\"\"\n",
         plan.hub().unwrap_or("FOLDER-WITH-ITS-WEIGHTS"),
     );
+    text.push_str(if plan.run.checkpoint_save.is_some() { "import functools\n" } else { "" });
     text.push_str("import os\n");
     if let Some(settings) = plan.allocator() {
         text.push_str(&format!(
@@ -62,8 +66,17 @@ fn beginning(plan: &HandedPlan<'_>, heading: &str) -> String {
         text.push_str("from transformers.modeling_layers import GradientCheckpointingLayer\n");
     }
     let (end, tokens) = (plan.model.options().end, plan.tokens().unwrap_or_default());
-    if end != End::Own {
-        text.push_str("from torch.nn import functional as F\nfrom torch.utils.checkpoint import checkpoint\n");
+    match end {
+        End::Own => {}
+        End::Liger | End::Kernels => {
+            text.push_str("from liger_kernel.transformers.model.loss_utils import LigerForCausalLMLoss\n");
+        }
+        End::Checkpointed | End::Chunked(_) => {
+            text.push_str("from torch.nn import functional as F\nfrom torch.utils.checkpoint import checkpoint\n");
+        }
+    }
+    if plan.run.checkpoint_save.is_some() {
+        text.push_str("from torch.utils.checkpoint import create_selective_checkpoint_contexts\n");
     }
     text.push_str(&format!(
         "\nHERE = pathlib.Path(__file__).parent\nNETWORK = sys.argv[1] if len(sys.argv) > 1 else str(HERE)\nMICRO_BATCH, ACCUMULATE, TOKENS, STEPS = {}, {}, {tokens}, {}\n\n",
@@ -118,12 +131,22 @@ fn prepared(plan: &HandedPlan<'_>) -> String {
     }
     text.push_str("model.train()\n");
     if plan.checkpoints() {
-        text.push_str(
-            "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": False})\n",
-        );
+        let contexts = plan.run.checkpoint_save.as_ref().map(contexts);
+        text.push_str(contexts.as_deref().unwrap_or_default());
+        let more = if contexts.is_some() { ", \"context_fn\": contexts" } else { "" };
+        text.push_str(&format!(
+            "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={{\"use_reentrant\": False{more}}})\n"
+        ));
     }
     text.push_str(&chosen_blocks(plan));
     text
+}
+
+/// What keeps the results of some operators in blocks that are computed again. `HandOver` leaves out the script of every second product.
+fn contexts(save: &CheckpointSave) -> String {
+    let (operators, _) = save.operators();
+    let kept: Vec<String> = operators.iter().map(|name| format!("torch.ops.aten.{name}.default")).collect();
+    format!("kept = [{}]\ncontexts = functools.partial(create_selective_checkpoint_contexts, kept)\n", kept.join(", "))
 }
 
 /// Code that leaves checkpointing to the chosen blocks.
@@ -191,6 +214,14 @@ def examples():
         (true, false) => &["loss = model(**batch).loss"],
         (false, _) => &["loss = loss_of(model, batch)"],
     };
+    let indent = match plan.run.save_on_cpu {
+        Some(kind) => {
+            let pinned = if kind == SavedOn::Pinned { "True" } else { "False" };
+            text.push_str(&format!("{indent}with torch.autograd.graph.save_on_cpu(pin_memory={pinned}):\n"));
+            format!("{indent}    ")
+        }
+        None => indent.to_string(),
+    };
     lines.iter().for_each(|line| text.push_str(&format!("{indent}{line}\n")));
     if plan.run.accumulate > 1 {
         text.push_str("        loss = loss / ACCUMULATE\n");
@@ -215,8 +246,22 @@ fn loss(end: End) -> String {
 
 ";
     let parts = match end {
-        // `HandOver` leaves the script with Liger's loss out.
-        End::Own | End::Liger | End::Kernels => return String::new(),
+        // `HandOver` leaves the script with all of Liger's kernels out.
+        End::Own | End::Kernels => return String::new(),
+        End::Liger => {
+            return format!(
+                "{hidden}def loss_of(model, batch):
+    return LigerForCausalLMLoss(
+        hidden_states=hidden_states(model, batch),
+        lm_head_weight=model.get_output_embeddings().weight,
+        labels=batch[\"labels\"],
+        hidden_size=model.config.get_text_config().hidden_size,
+    )
+
+
+"
+            );
+        }
         End::Checkpointed => {
             return format!(
                 "{hidden}def loss_of(model, batch):

@@ -4,7 +4,8 @@
 //! block is computed again. Of all choices of blocks those are found that save so much for the least time: a table over blocks and savings, exact to a share
 //! of [`UNITS`]. Of blocks that are alike the first ones are chosen: what later ones keep is freed first in backward. Then choices are run dry, from the
 //! cheapest on that saves what is missing, until the allocator's peak fits. Where blocks differ, cheaper choices are run dry, too: of few
-//! blocks all, of many those with one block less or another one.
+//! blocks all, of many those with one block less or another one. Where they are alike, as many blocks may leave smaller gaps evenly among all: these are
+//! run dry, too. Where no choice of blocks fits, segments of √n blocks may: blocks that keep nothing but their input save only together.
 
 use lab_analysis::side_by_side;
 use lab_analysis::step_time::{Speed, StepClock};
@@ -41,7 +42,7 @@ const MOST_BLOCKS: usize = 1 << 12;
 /// A choice of blocks that are computed again.
 #[derive(Clone, Debug)]
 pub struct CheckpointChoice {
-    /// Their numbers.
+    /// Their numbers. The run says whether each is computed again by itself.
     pub blocks: Vec<usize>,
     /// Blocks of the network.
     pub of: usize,
@@ -99,27 +100,18 @@ impl DryRunner<'_> {
         if is_within(&figures, budget) {
             return Ok(Some(CheckpointChoice { blocks: Vec::new(), of, spec: without, figures, tried: 1 }));
         }
-        let (blocks, measured) = self.each(spec, speed, of)?;
-        let choices = cheapest(&blocks);
+        let (blocks, mut tried) = self.each(spec, speed, of)?;
+        tried += 1;
         let room = budget.or(figures.room.map(|room| room.budget_bytes)).unwrap_or_default();
         let missing = figures.allocated_bytes.saturating_sub(room);
-        // A choice that saves less than what is missing cannot fit: what it saves, it saves of the peak at most.
-        let (mut low, mut high) = (choices.partition_point(|choice| choice.saved < missing), choices.len());
-        let (mut found, mut tried) = (None, 1 + measured);
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            let Some(choice) = choices.get(middle) else { break };
-            let spec = with(spec, choice.blocks.clone());
-            let figures = self.figures_of_change(&spec)?;
-            tried += 1;
-            if is_within(&figures, budget) {
-                found = Some(CheckpointChoice { blocks: choice.blocks.clone(), of, spec, figures, tried });
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
+        let search = Within { runner: self, spec, of, budget, missing };
+        let mut found = search.first_that_fits(&cheapest(&blocks), &mut tried)?;
+        if are_alike(&blocks) {
+            let fewer = found.as_ref().map_or(of, |choice| choice.blocks.len());
+            let evenly = search.first_that_fits(&spread(&blocks, fewer), &mut tried)?;
+            found = evenly.or(found);
         }
-        let Some(mut choice) = found else { return Ok(None) };
+        let Some(mut choice) = found else { return search.segments(tried) };
         choice.tried = tried;
         self.improved(&blocks, budget, choice).map(Some)
     }
@@ -164,7 +156,7 @@ impl DryRunner<'_> {
         budget: Option<u64>,
         mut choice: CheckpointChoice,
     ) -> Result<CheckpointChoice> {
-        if blocks.iter().zip(blocks.iter().skip(1)).all(|(one, next)| one.is_like(*next)) {
+        if are_alike(blocks) {
             return Ok(choice);
         }
         let is_few = blocks.len() <= FEW_BLOCKS;
@@ -223,7 +215,7 @@ impl DryRunner<'_> {
                 fits: figures.reserved_bytes <= budget,
             });
         }
-        let blocks = Recompute::These(choice.blocks.clone()).to_string();
+        let blocks = choice.spec.model.checkpoint.as_ref().map(ToString::to_string).unwrap_or_default();
         Ok(Checkpoints { budget_bytes: budget, blocks, of: choice.of, tried: choice.tried, rows })
     }
 
@@ -265,6 +257,71 @@ impl DryRunner<'_> {
         let of_forward = result.rows.iter().rev().find(|row| row.label.ends_with(".forward"));
         Ok((of_forward.map_or(0, |row| row.allocated), seconds))
     }
+}
+
+/// A search for the cheapest choice with which a run fits.
+struct Within<'a> {
+    runner: &'a DryRunner<'a>,
+    /// The run.
+    spec: &'a RunSpec,
+    /// Its blocks.
+    of: usize,
+    budget: Option<u64>,
+    /// Bytes by which its tensors exceed the budget.
+    missing: u64,
+}
+
+impl Within<'_> {
+    /// The first choice that fits of these, of which each saves more than the one before, by halves.
+    fn first_that_fits(&self, choices: &[Choice], tried: &mut usize) -> Result<Option<CheckpointChoice>> {
+        // A choice that saves less than what is missing cannot fit: what it saves, it saves of the peak at most.
+        let mut low = choices.partition_point(|choice| choice.saved < self.missing);
+        let (mut high, mut found) = (choices.len(), None);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let Some(choice) = choices.get(middle) else { break };
+            *tried += 1;
+            match self.run(with(self.spec, choice.blocks.clone()), choice.blocks.clone())? {
+                Some(fits) => (found, high) = (Some(fits), middle),
+                None => low = middle + 1,
+            }
+        }
+        Ok(found)
+    }
+
+    /// Segments of √n blocks, if the network has them and they fit.
+    fn segments(&self, tried: usize) -> Result<Option<CheckpointChoice>> {
+        let mut spec = self.spec.clone();
+        spec.model.checkpoint = Some(Recompute::Sqrt);
+        match self.run(spec, (0..self.of).collect()) {
+            Ok(choice) => Ok(choice.map(|choice| CheckpointChoice { tried: tried + 1, ..choice })),
+            // Networks of transformers have no segments.
+            Err(error) if error.is_usage() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn run(&self, spec: RunSpec, blocks: Vec<usize>) -> Result<Option<CheckpointChoice>> {
+        let figures = self.runner.figures_of_change(&spec)?;
+        let fits = is_within(&figures, self.budget);
+        Ok(fits.then_some(CheckpointChoice { blocks, of: self.of, spec, figures, tried: 1 }))
+    }
+}
+
+/// True if the blocks differ in neither figure.
+fn are_alike(blocks: &[Block]) -> bool {
+    blocks.iter().zip(blocks.iter().skip(1)).all(|(one, next)| one.is_like(*next))
+}
+
+/// Fewer than so many blocks, evenly among all: of two the one in the middle and the last, as every second block.
+fn spread(blocks: &[Block], fewer: usize) -> Vec<Choice> {
+    let of = blocks.len();
+    let choice = |count: usize| {
+        let chosen: Vec<usize> = (1..=count).map(|i| i * of / count - 1).collect();
+        let saved = chosen.iter().filter_map(|block| blocks.get(*block)).map(|block| block.saved).sum();
+        Choice { saved, cost: cost(blocks, &chosen), blocks: chosen }
+    };
+    (1..fewer).map(choice).collect()
 }
 
 /// True if a run reserves at most so many bytes, or surely fits its card if no number is given.
@@ -366,6 +423,44 @@ mod tests {
         let choices = cheapest(&[Block { saved: 512, cost: 4 }; 5]);
         let chosen: Vec<Vec<usize>> = choices.into_iter().map(|choice| choice.blocks).collect();
         assert_eq!(chosen, [vec![], vec![0], vec![0, 1], vec![0, 1, 2], vec![0, 1, 2, 3], vec![0, 1, 2, 3, 4]]);
+    }
+
+    #[test]
+    fn blocks_among_all_are_as_far_apart_as_they_can_be() {
+        let blocks: Vec<Block> = (0..6).map(|_| Block { saved: 512, cost: 4 }).collect();
+        let chosen: Vec<Vec<usize>> = spread(&blocks, 4).into_iter().map(|choice| choice.blocks).collect();
+        assert_eq!(chosen, [vec![5], vec![2, 5], vec![1, 3, 5]]);
+    }
+
+    #[test]
+    fn where_no_block_saves_anything_alone_segments_do() {
+        let runner = DryRunner::new(&[], &|| false);
+        let speed = Speed::from_data_sheet(&DataSheet { gb_per_s: 1008.0, f32_tflops: 82.6, f16_tflops: 165.2 }, 89);
+        let mlp = json!({"model": "mlp", "layers": 9, "width": 1024, "batch": 4096, "optimizer": "adamw"});
+        let Value::Object(fields) = mlp else { panic!("no object") };
+        let spec = RunSpec::of_fields(&fields).unwrap();
+        let mut segments = spec.clone();
+        segments.model.checkpoint = Some(Recompute::Sqrt);
+        let budget = runner.figures_of_change(&segments).unwrap().reserved_bytes;
+        let every = runner.figures_of_change(&with(&spec, (0..9).collect())).unwrap();
+        assert!(budget < every.reserved_bytes, "no choice of blocks fits");
+        let choice = runner.checkpoints_within(&spec, speed, Some(budget)).unwrap().unwrap();
+        assert_eq!((choice.spec.model.checkpoint, choice.blocks.len()), (Some(Recompute::Sqrt), 9));
+        assert!(runner.checkpoints_within(&spec, speed, Some(budget / 2)).unwrap().is_none());
+    }
+
+    #[test]
+    fn blocks_that_are_alike_are_also_tried_among_all() {
+        let runner = DryRunner::new(&[], &|| false);
+        let speed = Speed::from_data_sheet(&DataSheet { gb_per_s: 1008.0, f32_tflops: 82.6, f16_tflops: 165.2 }, 89);
+        let text = json!({"model": "smollm2-135m", "sequence": 256, "batch": 4, "optimizer": "adamw"});
+        let Value::Object(fields) = text else { panic!("no object") };
+        let spec = RunSpec::of_fields(&fields).unwrap();
+        let mut second = spec.clone();
+        second.model.checkpoint = Some(Recompute::Every(2));
+        let budget = runner.figures_of_change(&second).unwrap().reserved_bytes;
+        let choice = runner.checkpoints_within(&spec, speed, Some(budget)).unwrap().unwrap();
+        assert!(choice.blocks.len() <= 15 && choice.figures.reserved_bytes <= budget, "{:?}", choice.blocks);
     }
 
     #[test]

@@ -125,6 +125,25 @@ impl Planner<'_> {
                 sizes.push(size);
             }
         }
-        Ok(sizes)
+        self.taken(sizes)
+    }
+
+    /// Those that the network takes: an export holds for some batches, and batch norm asks for several values of each channel.
+    fn taken(&self, sizes: Vec<usize>) -> Result<Vec<usize>> {
+        let mut taken = Vec::new();
+        let mut refused = None;
+        for size in sizes {
+            let mut run = self.spec.endless().undivided();
+            (run.training.batch, run.training.accumulate) = (Some(size), None);
+            match self.runner.session(&run) {
+                Ok(_) => taken.push(size),
+                Err(error) if error.is_usage() => refused = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        match refused {
+            Some(error) if taken.is_empty() => Err(error),
+            _ => Ok(taken),
+        }
     }
 }

@@ -42,15 +42,17 @@ impl Planner<'_> {
     /// A batch that the cards do not divide; those of runs; [`Error::Interrupted`].
     pub fn plan(&self, on_first: &dyn Fn(&Planned)) -> Result<Plan> {
         let search = Search::new(self, self.moves()?)?;
-        if let Some(first) = search.first()? {
-            on_first(&first);
+        let first = search.first()?;
+        if let Some(first) = &first {
+            on_first(first);
         }
-        search.plan()
+        search.plan(first.is_some(), on_first)
     }
 }
 
 impl Search<'_> {
-    fn plan(&self) -> Result<Plan> {
+    /// `is_told`: whether somebody was told of a first one that fits.
+    fn plan(&self, mut is_told: bool, on_first: &dyn Fn(&Planned)) -> Result<Plan> {
         let Planner { runner, .. } = self.planner;
         let ways = self.ways()?;
         let runs = ways.len() as u64 * self.sizes.len() as u64;
@@ -68,6 +70,11 @@ impl Search<'_> {
                 wave.iter().copied().partition(|way| way.least_seconds <= bound);
             left_out.extend(slower);
             tried += self.divide(&open, divides_all, &mut found)?;
+            // Of the thriftiest one it may not be sure that it fits: nobody asked for all workspaces of its convolutions.
+            if let Some(fits) = found.iter().find(|one| !is_told && one.fits == Some(true)) {
+                on_first(fits);
+                is_told = true;
+            }
         }
         // What takes less memory than the best, or least of all if nothing fits.
         let mut thrifty = spread(&left_out, THRIFTY);
@@ -197,7 +204,8 @@ impl Search<'_> {
             if choice.blocks.is_empty() {
                 continue;
             }
-            let change = changes::checkpointed(spec, session, &choice.blocks, choice.of);
+            let Some(what) = choice.spec.model.checkpoint else { continue };
+            let change = changes::checkpointed(spec, session, &what, (choice.blocks.len(), choice.of));
             made.push(self.planned_with(&one.made, one.micro_batch, Some(&change))?);
         }
         let fits = made.into_iter().filter(|one| one.fits == Some(true));
