@@ -6,6 +6,7 @@
 `lab/examples/workspace_tables.rs` asks cuDNN for the workspaces of each, at the batches of its tables. The networks are made on `meta`: no weights, no card.
 A line on stderr names a network that the installed release lacks."""
 
+import functools
 import json
 import sys
 
@@ -52,11 +53,11 @@ class Convolutions(TorchDispatchMode):
         if transposed or x.dim() not in (3, 4):
             return
         sizes = [list(x.shape), list(weight.shape)]
-        lists = [[list(stride), 1], [list(padding), 0], [list(dilation), 1]]
+        pairs = [list(stride), list(padding), list(dilation)]
         if x.dim() == 3:
             sizes = [[*size[:2], 1, size[2]] for size in sizes]
-            lists = [[[one, *values], one] for values, one in lists]
-        pairs = [values * 2 if len(values) == 1 else values for values, _ in lists]
+            pairs = [[one, *values] for values, one in zip(pairs, (1, 0, 1))]
+        pairs = [values * 2 if len(values) == 1 else values for values in pairs]
         self.found.add(json.dumps([*sizes, *pairs, groups]))
 
 
@@ -67,15 +68,16 @@ def models():
 
     for name, size in TORCHVISION.items():
         library = torchvision.models.segmentation if "deeplab" in name else torchvision.models
-        yield name, lambda make=getattr(library, name): make(weights=None, **({"weights_backbone": None} if "deeplab" in make.__name__ else {})), size
+        backbone = {"weights_backbone": None} if "deeplab" in name else {}
+        yield name, functools.partial(getattr(library, name), weights=None, **backbone), size
     for name, size in TIMM.items():
-        yield f"timm {name}", lambda name=name: timm.create_model(name, pretrained=False), size
+        yield f"timm {name}", functools.partial(timm.create_model, name, pretrained=False), size
     for name, (width, patch, size) in PATCHES.items():
-        yield name, lambda width=width, patch=patch: torch.nn.Conv2d(3, width, patch, patch), size
+        yield name, functools.partial(torch.nn.Conv2d, 3, width, patch, patch), size
     for width in WHISPER:
         for values in (80, 128) if width == WHISPER[-1] else (80,):
             layers = torch.nn.Conv1d(values, width, 3, padding=1), torch.nn.Conv1d(width, width, 3, stride=2, padding=1)
-            yield f"Whisper {width}", lambda layers=layers: torch.nn.Sequential(*layers).to("meta"), (values, 3000)
+            yield f"Whisper {width}", torch.nn.Sequential(*layers).to("meta").eval, (values, 3000)
 
 
 def main():

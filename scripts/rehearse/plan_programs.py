@@ -67,7 +67,7 @@ def printed(vramlab, python, word, flags, folder):
     command = [vramlab, "predict", word, "--python", python, "--script", *flags]
     run = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if run.returncode or CALL not in run.stdout:
-        raise ValueError(f"no program of {pathlib.Path(word).name}: {(run.stderr.strip().splitlines() or [run.returncode])[-1]}")
+        raise ValueError(f"no program of {pathlib.Path(word).name}: {(run.stderr.strip().splitlines() or [str(run.returncode)])[-1]}")
     return run.stdout
 
 
@@ -78,7 +78,7 @@ def exported(vramlab, python, word, flags, folder):
     environment = dict(os.environ, PYTHONPATH=str(ROOT / "python"), TRANSFORMERS_DISABLE_TORCH_CHECK="1", CUDA_VISIBLE_DEVICES="")
     run = subprocess.run([python, "-c", EXPORT, program, file], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if not file.exists():
-        raise ValueError(f"no export of {word}: {(run.stderr.strip().splitlines() or [run.returncode])[-1]}")
+        raise ValueError(f"no export of {word}: {(run.stderr.strip().splitlines() or [str(run.returncode)])[-1]}")
 
 
 def with_plan(vramlab, python, word, flags, plan, again, folder):

@@ -7,7 +7,7 @@ fn predict(bytes: Option<u64>) -> (serde_json::Value, String) {
     let gpu = bytes.map(|bytes| format!("{bytes}B"));
     let limit: Vec<&str> = gpu.iter().flat_map(|gpu| ["--gpu", gpu]).collect();
     // No table has the workspaces of this batch.
-    let words = [&["predict", "--model", "resnet18", "--batch", "9"], &limit[..]].concat();
+    let words = [&["predict", "--model", "resnet18", "--batch", "11"], &limit[..]].concat();
     let told = run(&words);
     assert_eq!(told.code, Some(0), "{}", told.stderr);
     (json(&words), told.stdout)
@@ -22,7 +22,7 @@ fn a_network_whose_upper_figure_does_not_fit_fits_perhaps() {
     // Each convolution's operands are in it, three tenths of all that is reserved, and cuDNN's part of the context.
     assert!(upper > reserved + workspace / 2 + reserved * 3 / 10 + context, "{found}");
     // The first convolution has the most: its input of 3 x 224 x 224, its weight, and 64 x 112 x 112 of output.
-    let operands = 4 * (9 * 3 * 224 * 224 + 64 * 3 * 7 * 7 + 9 * 64 * 112 * 112);
+    let operands = 4 * (11 * 3 * 224 * 224 + 64 * 3 * 7 * 7 + 11 * 64 * 112 * 112);
     assert_eq!(workspace, operands + 132 * 128 * 1024);
     let (found, told) = predict(Some(upper + (64 << 20)));
     assert_eq!(found["fits"], true);
@@ -88,4 +88,16 @@ fn changes_that_are_proposed_have_room_for_cudnn() {
             assert_eq!(again["fits"], true, "{command}");
         }
     }
+}
+
+/// The tables of capability 7.5 are those of a T4: larger cards of it have other workspaces.
+#[test]
+fn a_table_of_another_size_of_card_is_not_used() {
+    let source = |gpu: &str| {
+        let words = ["predict", "--model", "simple-cnn", "--batch", "64", "--gpu", gpu];
+        json(&words)["with_cudnn"]["source"].clone()
+    };
+    assert_ne!(source("t4"), "bounded");
+    assert_eq!(source("rtx8000"), "bounded");
+    assert_eq!(source("rtx3060"), source("a6000"), "of 8.6 all share answers");
 }

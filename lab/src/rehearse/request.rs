@@ -10,6 +10,7 @@ use lab_base::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::world::World;
+use crate::run::shares_answers;
 
 /// Maximum number of cards that the library simulates.
 pub(super) const MAX_CARDS: usize = 16;
@@ -123,7 +124,8 @@ impl From<&Card> for RequestedCard {
 impl RequestedCard {
     /// The known card of a compute capability (ten times it) that has the most multiprocessors, else one that is made up.
     pub fn of_capability(sm: u32) -> Self {
-        let most = ALL.iter().filter(|card| card.sm == sm).max_by_key(|card| card.multiprocessors);
+        let alike = ALL.iter().filter(|card| card.sm == sm && shares_answers(sm, Some(card.multiprocessors)));
+        let most = alike.max_by_key(|card| card.multiprocessors);
         most.map_or_else(|| Self { capability: (sm / 10, sm % 10), ..Self::of_bytes(1 << 40) }, Self::from)
     }
 

@@ -15,7 +15,7 @@ use super::figures::{Figures, Room};
 use super::gpu::Gpu;
 use super::request_cache::Part;
 use super::spec::{Convolutions, RunSpec};
-use super::workspaces::{KnowsWorkspaces, WorkspaceTable};
+use super::workspaces::{KnowsWorkspaces, WorkspaceTable, shares_answers};
 
 impl DryRunner<'_> {
     /// The figures of a run with convolutions, where cuDNN computes them; `figures` are those without it. `may_ask`: whether somebody may be asked for
@@ -137,7 +137,8 @@ impl DryRunner<'_> {
     /// Who knows the workspaces of a run, and the compute capability of its card.
     fn who_knows(&self, spec: &RunSpec) -> Option<(&dyn KnowsWorkspaces, u32)> {
         let knows = self.workspaces.filter(|_| spec.profile.cudnn_workspace.is_none())?;
-        Some((knows, Profile::named(&spec.like())?.compute_capability?))
+        let sm = Profile::named(&spec.like())?.compute_capability?;
+        shares_answers(sm, spec.multiprocessors()).then_some((knows, sm))
     }
 
     /// What is known of a run's card.

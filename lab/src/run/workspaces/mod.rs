@@ -13,7 +13,7 @@ use memcore::profile::ConvolutionCase;
 
 pub use built_in::packed_rows;
 pub use lab_base::bands::range_bytes;
-pub use row::{NamedWorkspaces, case_numbers};
+pub use row::{NamedWorkspaces, case_numbers, shares_answers};
 pub use table::{WorkspaceTable, built_in_workspaces};
 
 /// The built-in tables alone: nobody is asked, so that every machine knows the same.

@@ -23,6 +23,15 @@ pub struct NamedWorkspaces {
 /// Number of multiprocessors of the card that was measured, an H200. An H100 SXM has as many.
 pub(super) const MEASURED_MULTIPROCESSORS: u16 = 132;
 
+/// Number of multiprocessors of the T4.
+const MULTIPROCESSORS_OF_T4: u16 = 40;
+
+/// True if cuDNN names the same workspaces for a card with so many multiprocessors as for others of its capability (ten times it). Cards of another
+/// capability share answers. Of 7.5 the T4 is asked about: a card of 72 differs in a fifth of the workspaces.
+pub fn shares_answers(sm: u32, multiprocessors: Option<u16>) -> bool {
+    sm != 75 || multiprocessors.is_none_or(|count| count == MULTIPROCESSORS_OF_T4)
+}
+
 impl NamedWorkspaces {
     /// What cuDNN named, of a card that was not measured.
     pub fn new(bytes: PassBytes, ranged: u8) -> Self {
@@ -50,4 +59,15 @@ pub fn case_numbers(case: &ConvolutionCase) -> Option<Vec<u64>> {
     let lists = [&case.input[..], &case.weight, &case.stride, &case.padding, &case.dilation];
     let numbers = [dtype, case.channels_last.into()].into_iter().chain(lists.into_iter().flatten().copied());
     Some(numbers.chain([case.groups]).map(|number| number as u64).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_of_capability_7_5_are_asked_about_one_by_one() {
+        assert!(shares_answers(75, Some(40)) && shares_answers(75, None) && shares_answers(86, Some(28)));
+        assert!(!shares_answers(75, Some(72)), "an RTX 8000 is no T4");
+    }
 }
