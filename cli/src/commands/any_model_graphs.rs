@@ -274,6 +274,8 @@ fn now() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use lab::run::{NamedWorkspaces, WorkspaceTable};
     use memcore::profile::ConvolutionCase;
     use serde_json::json;
@@ -287,12 +289,18 @@ mod tests {
     const WITH_CONVOLUTIONS: &str =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/imports/tests/golden/exported/whisper.pt2.gz");
 
-    /// Names this many bytes for every convolution, or nothing.
-    struct Names(Option<u64>);
+    /// Names this many bytes for every convolution, or nothing, and knows what it named.
+    struct Names(Option<u64>, Mutex<Option<WorkspaceTable>>);
+
+    impl Names {
+        fn new(bytes: Option<u64>) -> Self {
+            Self(bytes, Mutex::default())
+        }
+    }
 
     impl KnowsWorkspaces for Names {
         fn known(&self, _: u32) -> Option<WorkspaceTable> {
-            None
+            self.1.lock().unwrap().clone()
         }
 
         fn asks(&self, _: bool) -> bool {
@@ -302,7 +310,9 @@ mod tests {
         fn ask(&self, _: u32, cases: &[ConvolutionCase]) -> lab::Result<Option<WorkspaceTable>> {
             let Some(bytes) = self.0 else { return Ok(None) };
             let rows = cases.iter().map(|case| (case.clone(), NamedWorkspaces::new([bytes; 3], 0)));
-            Ok(Some(WorkspaceTable::new(91900, 0, rows.collect())))
+            let table = WorkspaceTable::new(91900, 0, rows.collect());
+            *self.1.lock().unwrap() = Some(table.clone());
+            Ok(Some(table))
         }
     }
 
@@ -353,9 +363,9 @@ mod tests {
             assert!(figures.with_cudnn.is_some(), "what cuDNN takes beside tensors is counted");
             Some(figures.allocated_bytes)
         };
-        let (small, large) = (allocated(Names(Some(0))).unwrap(), allocated(Names(Some(1 << 30))).unwrap());
+        let (small, large) = (allocated(Names::new(Some(0))).unwrap(), allocated(Names::new(Some(1 << 30))).unwrap());
         assert!(small < 1 << 30 && large >= 1 << 30, "{small} {large}");
-        assert_eq!(allocated(Names(None)), None, "nobody names them");
+        assert_eq!(allocated(Names::new(None)), None, "nobody names them");
     }
 
     /// A rehearsal ends when a step repeats the one before; later steps of a graph would be compared with nothing.
