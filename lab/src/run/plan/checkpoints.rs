@@ -4,8 +4,8 @@
 //! block is computed again. Of all choices of blocks those are found that save so much for the least time: a table over blocks and savings, exact to a share
 //! of [`UNITS`]. Of blocks that are alike the first ones are chosen: what later ones keep is freed first in backward. Then choices are run dry, from the
 //! cheapest on that saves what is missing, until the allocator's peak fits. Where blocks differ, cheaper choices are run dry, too: of few
-//! blocks all, of many those with one block less or another one. Where they are alike, as many blocks may leave smaller gaps evenly among all: these are
-//! run dry, too. Where no choice of blocks fits, segments of √n blocks may: blocks that keep nothing but their input save only together.
+//! blocks all, of many those with one block less or another one. Where they are alike, or nothing fits, as many blocks may leave smaller gaps evenly among all: every second to every
+//! sixth are run dry, too. Where no choice of blocks fits, segments of √n blocks may: blocks that keep nothing but their input save only together.
 
 use lab_analysis::side_by_side;
 use lab_analysis::step_time::{Speed, StepClock};
@@ -38,6 +38,9 @@ const FEW_BLOCKS: usize = 6;
 
 /// More blocks than any network has that is read.
 const MOST_BLOCKS: usize = 1 << 12;
+
+/// Most blocks from one that is computed again to the next, where they lie evenly among all.
+const MOST_APART: usize = 6;
 
 /// A choice of blocks that are computed again.
 #[derive(Clone, Debug)]
@@ -106,9 +109,9 @@ impl DryRunner<'_> {
         let missing = figures.allocated_bytes.saturating_sub(room);
         let search = Within { runner: self, spec, of, budget, missing };
         let mut found = search.first_that_fits(&cheapest(&blocks), &mut tried)?;
-        if are_alike(&blocks) {
+        if found.is_none() || are_alike(&blocks) {
             let fewer = found.as_ref().map_or(of, |choice| choice.blocks.len());
-            let evenly = search.first_that_fits(&spread(&blocks, fewer), &mut tried)?;
+            let evenly = search.first_of_some(&spread(&blocks, fewer), &mut tried)?;
             found = evenly.or(found);
         }
         let Some(mut choice) = found else { return search.segments(tried) };
@@ -289,6 +292,18 @@ impl Within<'_> {
         Ok(found)
     }
 
+    /// The first choice that fits of these few: gaps between blocks decide, so that a choice may fit that saves less than one that does not.
+    fn first_of_some(&self, choices: &[Choice], tried: &mut usize) -> Result<Option<CheckpointChoice>> {
+        for choice in choices {
+            *tried += 1;
+            let found = self.run(with(self.spec, choice.blocks.clone()), choice.blocks.clone())?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
     /// Segments of √n blocks, if the network has them and they fit.
     fn segments(&self, tried: usize) -> Result<Option<CheckpointChoice>> {
         let mut spec = self.spec.clone();
@@ -313,15 +328,15 @@ fn are_alike(blocks: &[Block]) -> bool {
     blocks.iter().zip(blocks.iter().skip(1)).all(|(one, next)| one.is_like(*next))
 }
 
-/// Fewer than so many blocks, evenly among all: of two the one in the middle and the last, as every second block.
+/// Every sixth block to every second, if these are fewer than so many: those that take the least time first.
 fn spread(blocks: &[Block], fewer: usize) -> Vec<Choice> {
-    let of = blocks.len();
-    let choice = |count: usize| {
-        let chosen: Vec<usize> = (1..=count).map(|i| i * of / count - 1).collect();
+    let choice = |apart: usize| {
+        let chosen: Vec<usize> = (apart - 1..blocks.len()).step_by(apart).collect();
         let saved = chosen.iter().filter_map(|block| blocks.get(*block)).map(|block| block.saved).sum();
         Choice { saved, cost: cost(blocks, &chosen), blocks: chosen }
     };
-    (1..fewer).map(choice).collect()
+    let is_cheaper = |choice: &Choice| !choice.blocks.is_empty() && choice.blocks.len() < fewer;
+    (2..=MOST_APART).rev().map(choice).filter(is_cheaper).collect()
 }
 
 /// True if a run reserves at most so many bytes, or surely fits its card if no number is given.
@@ -398,98 +413,4 @@ fn cheapest(blocks: &[Block]) -> Vec<Choice> {
 }
 
 #[cfg(test)]
-mod tests {
-    use lab_base::speeds::DataSheet;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    #[test]
-    fn no_choice_that_saves_as_much_costs_less() {
-        let blocks: Vec<Block> =
-            [(7, 3), (5, 3), (5, 3), (9, 5), (2, 1), (11, 9)].map(|(saved, cost)| Block { saved, cost }).into();
-        let choices = cheapest(&blocks);
-        for set in 0_usize..1 << blocks.len() {
-            let chosen = || (0..blocks.len()).filter(|block| set >> block & 1 == 1).map(|block| blocks[block]);
-            let (saved, cost): (u64, u64) = (chosen().map(|b| b.saved).sum(), chosen().map(|b| b.cost).sum());
-            let best = choices.iter().find(|choice| choice.saved >= saved).unwrap();
-            assert!(best.cost <= cost, "{set:b}: {saved} for {cost}, {best:?}");
-        }
-        assert!(choices.windows(2).all(|two| two[0].saved < two[1].saved && two[0].cost < two[1].cost));
-    }
-
-    #[test]
-    fn of_blocks_that_are_alike_the_first_are_chosen() {
-        let choices = cheapest(&[Block { saved: 512, cost: 4 }; 5]);
-        let chosen: Vec<Vec<usize>> = choices.into_iter().map(|choice| choice.blocks).collect();
-        assert_eq!(chosen, [vec![], vec![0], vec![0, 1], vec![0, 1, 2], vec![0, 1, 2, 3], vec![0, 1, 2, 3, 4]]);
-    }
-
-    #[test]
-    fn blocks_among_all_are_as_far_apart_as_they_can_be() {
-        let blocks: Vec<Block> = (0..6).map(|_| Block { saved: 512, cost: 4 }).collect();
-        let chosen: Vec<Vec<usize>> = spread(&blocks, 4).into_iter().map(|choice| choice.blocks).collect();
-        assert_eq!(chosen, [vec![5], vec![2, 5], vec![1, 3, 5]]);
-    }
-
-    #[test]
-    fn where_no_block_saves_anything_alone_segments_do() {
-        let runner = DryRunner::new(&[], &|| false);
-        let speed = Speed::from_data_sheet(&DataSheet { gb_per_s: 1008.0, f32_tflops: 82.6, f16_tflops: 165.2 }, 89);
-        let mlp = json!({"model": "mlp", "layers": 9, "width": 1024, "batch": 4096, "optimizer": "adamw"});
-        let Value::Object(fields) = mlp else { panic!("no object") };
-        let spec = RunSpec::of_fields(&fields).unwrap();
-        let mut segments = spec.clone();
-        segments.model.checkpoint = Some(Recompute::Sqrt);
-        let budget = runner.figures_of_change(&segments).unwrap().reserved_bytes;
-        let every = runner.figures_of_change(&with(&spec, (0..9).collect())).unwrap();
-        assert!(budget < every.reserved_bytes, "no choice of blocks fits");
-        let choice = runner.checkpoints_within(&spec, speed, Some(budget)).unwrap().unwrap();
-        assert_eq!((choice.spec.model.checkpoint, choice.blocks.len()), (Some(Recompute::Sqrt), 9));
-        assert!(runner.checkpoints_within(&spec, speed, Some(budget / 2)).unwrap().is_none());
-    }
-
-    #[test]
-    fn blocks_that_are_alike_are_also_tried_among_all() {
-        let runner = DryRunner::new(&[], &|| false);
-        let speed = Speed::from_data_sheet(&DataSheet { gb_per_s: 1008.0, f32_tflops: 82.6, f16_tflops: 165.2 }, 89);
-        let text = json!({"model": "smollm2-135m", "sequence": 256, "batch": 4, "optimizer": "adamw"});
-        let Value::Object(fields) = text else { panic!("no object") };
-        let spec = RunSpec::of_fields(&fields).unwrap();
-        let mut second = spec.clone();
-        second.model.checkpoint = Some(Recompute::Every(2));
-        let budget = runner.figures_of_change(&second).unwrap().reserved_bytes;
-        let choice = runner.checkpoints_within(&spec, speed, Some(budget)).unwrap().unwrap();
-        assert!(choice.blocks.len() <= 15 && choice.figures.reserved_bytes <= budget, "{:?}", choice.blocks);
-    }
-
-    #[test]
-    fn no_choice_of_blocks_within_the_budget_takes_less_time() {
-        let runner = DryRunner::new(&[], &|| false);
-        let speed = Speed::from_data_sheet(&DataSheet { gb_per_s: 1008.0, f32_tflops: 82.6, f16_tflops: 165.2 }, 89);
-        let gpt = json!({"model": "gpt", "layers": 4, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300, "batch": 16, "optimizer": "sgd"});
-        // Five stages of different sizes.
-        let vgg = json!({"model": "vgg16", "image": 224, "width": 8, "batch": 8, "optimizer": "sgd"});
-        for (fields, blocks) in [(gpt, 4), (vgg, 5)] {
-            let Value::Object(fields) = fields else { panic!("no object") };
-            let spec = RunSpec::of_fields(&fields).unwrap();
-            let all: Vec<(u64, f64)> = (0_usize..1 << blocks)
-                .map(|set| {
-                    let run = with(&spec, (0..blocks).filter(|block| set >> block & 1 == 1).collect());
-                    let figures = runner.figures_of_change(&run).unwrap();
-                    (figures.reserved_bytes, runner.step_seconds(&run, speed).unwrap())
-                })
-                .collect();
-            let (none, every) = (all.first().unwrap().0, all.last().unwrap().0);
-            for share in 0..5 {
-                let budget = every + (none - every) * share / 4;
-                let choice = runner.checkpoints_within(&spec, speed, Some(budget)).unwrap().unwrap();
-                assert!(choice.figures.reserved_bytes <= budget && choice.of == blocks);
-                let chosen = runner.step_seconds(&choice.spec, speed).unwrap();
-                let least = all.iter().filter(|(bytes, _)| *bytes <= budget).map(|(_, seconds)| *seconds);
-                let least = least.min_by(f64::total_cmp).unwrap();
-                assert!(chosen <= least * (1.0 + 1e-9), "{fields:?} {budget}: {:?}, {chosen} {least}", choice.blocks);
-            }
-        }
-    }
-}
+mod tests;

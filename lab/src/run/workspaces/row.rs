@@ -68,6 +68,6 @@ mod tests {
     #[test]
     fn cards_of_capability_7_5_are_asked_about_one_by_one() {
         assert!(shares_answers(75, Some(40)) && shares_answers(75, None) && shares_answers(86, Some(28)));
-        assert!(!shares_answers(75, Some(72)), "an RTX 8000 is no T4");
+        assert!(!shares_answers(75, Some(72)), "an RTX 8000 has more than a T4");
     }
 }
