@@ -1,5 +1,5 @@
 //! Makes the tables of workspaces that cuDNN names for convolutions of the built-in networks, torchvision, timm, and encoders of pictures and speech
-//! (`lab/src/run/workspaces/`). cuDNN plans for cards that are not there, so no card is needed. It takes some ten minutes for each capability.
+//! (`lab/src/run/workspaces/`). cuDNN plans for cards that are not there, so no card is needed. It takes some six minutes for each capability.
 //!
 //! ```sh
 //! cargo build --release -p rehearsal
@@ -48,7 +48,7 @@ const BATCHES: [usize; 32] = [
 /// Batches of networks that are not built in.
 #[cfg(target_os = "linux")]
 const USUAL_BATCHES: [usize; 13] = [1, 2, 3, 4, 6, 8, 10, 12, 16, 24, 32, 64, 128];
-/// Formats whose values a convolution has.
+/// Types of a convolution's values.
 #[cfg(target_os = "linux")]
 const TYPES: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 #[cfg(target_os = "linux")]

@@ -30,20 +30,20 @@ def as_in_training(inputs: Sequence[Any]) -> Iterator[bool]:
     """
     import torch
 
-    changed: list[tuple[dict[str, Any], str, Callable[..., Any]]] = []
+    # Names of modules, each with what it stands for and what it is to stand for meanwhile.
+    changed: list[tuple[dict[str, Any], str, Callable[..., Any], Callable[..., Any]]] = []
     for name, module in list(sys.modules.items()):
         if not name.startswith("transformers.") or name in _LEFT_ALONE:
             continue
         names = getattr(module, "__dict__", {})
-        changed += [(names, asked, names[asked]) for asked in _QUESTIONS if callable(names.get(asked))]
+        changed += [(names, asked, names[asked], _no) for asked in _QUESTIONS if callable(names.get(asked))]
     if not changed:
         yield False
         return
-    masking: Any = sys.modules.get("transformers.masking_utils")
-    if masking is not None and hasattr(masking, "_vmap_expansion_sdpa"):
-        expansion = masking._vmap_expansion_sdpa
-        changed.append((vars(masking), "_vmap_expansion_sdpa", expansion))
-        masking._vmap_expansion_sdpa = lambda function: _without_vmap(expansion(function))
+    masking: dict[str, Any] = getattr(sys.modules.get("transformers.masking_utils"), "__dict__", {})
+    expansion: Any = masking.get("_vmap_expansion_sdpa")
+    if callable(expansion):
+        changed.append((masking, "_vmap_expansion_sdpa", expansion, lambda function: _without_vmap(expansion(function))))
     truths = {torch.Tensor.__bool__, torch.Tensor.item}
 
     class Answers(torch.overrides.TorchFunctionMode):  # type: ignore[misc, unused-ignore]
@@ -56,14 +56,13 @@ def as_in_training(inputs: Sequence[Any]) -> Iterator[bool]:
             return function(*args, **(kwargs or {}))
 
     try:
-        for names, asked, _ in changed:
-            if asked in _QUESTIONS:
-                names[asked] = _no
+        for names, name, _, meanwhile in changed:
+            names[name] = meanwhile
         with Answers():
             yield True
     finally:
-        for names, asked, function in changed:
-            names[asked] = function
+        for names, name, function, _ in changed:
+            names[name] = function
 
 
 def _without_vmap(function: Callable[..., Any]) -> Callable[..., Any]:

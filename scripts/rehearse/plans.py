@@ -173,12 +173,10 @@ def program(vramlab, python, name, plan, folder):
     again = plan_programs.recomputed(plan["warnings"]) if name in EXPORTED else None
     word = PROGRAMS.get(name, CASES[name][0] if name in EXPORTED else str(out / "config.json"))
     text = plan_programs.with_plan(vramlab, python, word, EXPORTED.get(name, []), fields, again, folder)
-    (out / "train.py").write_text(text)
     settings = fields.get("alloc-conf")
-    if settings:
-        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = settings
-    else:
-        os.environ.pop("PYTORCH_CUDA_ALLOC_CONF", None)
+    # Before PyTorch is imported, as the plan's own train.py has it.
+    first = f'import os\n\nos.environ["PYTORCH_CUDA_ALLOC_CONF"] = {settings!r}\n' if settings else ""
+    (out / "train.py").write_text(first + text)
 
 
 def rehearsed(vramlab, python, words, row, folder):

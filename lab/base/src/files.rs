@@ -1,5 +1,7 @@
-//! Reading files that people write.
+//! Reading files that people write, and telling whether an open one is still in its place.
 
+use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 
 use crate::error::{Error, Result};
@@ -30,4 +32,28 @@ pub fn bytes(path: &Path, most_bytes: u64, what: &str) -> Result<Vec<u8>> {
         return Err(Error::usage(name, format!("is {bytes} bytes long; {what} has at most {most_bytes}")));
     }
     std::fs::read(path).map_err(unreadable)
+}
+
+/// True if the open file is still the one at `path`, which another process may have removed or replaced.
+///
+/// # Errors
+/// Those of the system, but for a path at which there is nothing.
+#[cfg(unix)]
+pub fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match fs::metadata(path) {
+        Ok(now) => Ok(identity(now) == identity(file.metadata()?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The same on other systems, where an open file cannot be removed.
+///
+/// # Errors
+/// None.
+#[cfg(not(unix))]
+pub fn is_at(_: &File, _: &Path) -> io::Result<bool> {
+    Ok(true)
 }

@@ -1,10 +1,11 @@
 //! A folder that several rehearsals may use at once, of which the one that made it removes it again.
 
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
+
+use lab_base::files::is_at;
 
 /// Attempts to take a folder that another run is about to remove, and the time between them.
 const ATTEMPTS: usize = 20;
@@ -26,19 +27,13 @@ impl HeldFolder {
             let is_made = fs::create_dir(path).is_ok();
             let Ok(folder) = File::open(path) else { return None };
             // Who is about to remove it has the lock, or had it when this folder was opened.
-            if folder.try_lock_shared().is_ok() && is_still_there(path, &folder) {
+            if folder.try_lock_shared().is_ok() && is_at(&folder, path).unwrap_or(false) {
                 return Some(Self { path: path.into(), folder, is_made });
             }
             thread::sleep(PAUSE);
         }
         None
     }
-}
-
-fn is_still_there(path: &Path, folder: &File) -> bool {
-    let numbers = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-    let (now, opened) = (path.metadata().map(numbers), folder.metadata().map(numbers));
-    matches!((now, opened), (Ok(now), Ok(opened)) if now == opened)
 }
 
 impl Drop for HeldFolder {

@@ -122,7 +122,7 @@ impl From<&Card> for RequestedCard {
 }
 
 impl RequestedCard {
-    /// The known card of a compute capability (ten times it) that has the most multiprocessors, else one that is made up.
+    /// The known card of a compute capability (ten times it) that has the most multiprocessors of those that share cuDNN's answers, else one that is made up.
     pub fn of_capability(sm: u32) -> Self {
         let alike = ALL.iter().filter(|card| card.sm == sm && shares_answers(sm, Some(card.multiprocessors)));
         let most = alike.max_by_key(|card| card.multiprocessors);

@@ -63,19 +63,13 @@ impl DryRunner<'_> {
     pub fn with_named_workspaces(&self, spec: &RunSpec) -> Result<Option<RunSpec>> {
         let noting = ConvolutionWorkspaces::noting();
         self.taken_by(&spec.clone().with_workspaces(noting.clone()).endless(), Part::First(1))?;
-        let cases: Vec<ConvolutionCase> = noting.cases().into_iter().map(|(case, _)| case).collect();
+        let cases: BTreeSet<_> = noting.cases().into_iter().map(|(case, _)| case).collect();
         let asked = asked_as(spec);
-        let Some((knows, sm)) = self.who_knows(&asked).filter(|_| !cases.is_empty()) else { return Ok(None) };
-        let names = |table: &WorkspaceTable| cases.iter().all(|case| table.named(case).is_some());
-        let table = match self.known(&asked) {
-            Some(table) if names(&table) => Some(table),
-            known if self.may_ask(&asked, true) => {
-                let lacks = |case: &&ConvolutionCase| known.as_ref().is_none_or(|table| table.named(case).is_none());
-                let missing: Vec<_> = cases.iter().filter(lacks).cloned().collect();
-                knows.ask(sm, &missing)?.map(|table| table.on_card(spec.multiprocessors())).filter(names)
-            }
-            _ => None,
-        };
+        if cases.is_empty() || !self.missing(&asked, &cases).is_empty() && !self.may_ask(&asked, true) {
+            return Ok(None);
+        }
+        let table =
+            self.table_with(&asked, &cases)?.filter(|table| cases.iter().all(|case| table.named(case).is_some()));
         Ok(table.map(|table| spec.clone().with_workspaces(table.workspaces(false))))
     }
 
@@ -90,17 +84,29 @@ impl DryRunner<'_> {
 
     /// The table for these runs of one card, once somebody was asked for what it lacked; `None` if nobody answered.
     fn answered(&self, runs: &[RunSpec]) -> Result<Option<WorkspaceTable>> {
-        let card = runs.first().and_then(|run| Some((run.multiprocessors(), self.who_knows(run)?, self.known(run))));
-        let Some((multiprocessors, (knows, sm), known)) = card else { return Ok(None) };
+        let Some(run) = runs.first() else { return Ok(None) };
         let mut cases = BTreeSet::new();
         for run in runs {
             cases.extend(self.convolutions(run)?);
         }
-        cases.retain(|case| known.as_ref().is_none_or(|table| table.named(case).is_none()));
-        if cases.is_empty() {
-            return Ok(known);
+        self.table_with(run, &cases)
+    }
+
+    /// The table for a run's card, once somebody was asked for those of these cases that it lacks; `None` if nobody answered.
+    fn table_with(&self, run: &RunSpec, cases: &BTreeSet<ConvolutionCase>) -> Result<Option<WorkspaceTable>> {
+        let Some((knows, sm)) = self.who_knows(run) else { return Ok(None) };
+        let missing = self.missing(run, cases);
+        if missing.is_empty() {
+            return Ok(self.known(run));
         }
-        Ok(knows.ask(sm, &Vec::from_iter(cases))?.map(|table| table.on_card(multiprocessors)))
+        Ok(knows.ask(sm, &missing)?.map(|table| table.on_card(run.multiprocessors())))
+    }
+
+    /// Those of these cases that nobody knows.
+    fn missing(&self, run: &RunSpec, cases: &BTreeSet<ConvolutionCase>) -> Vec<ConvolutionCase> {
+        let known = self.known(run);
+        let is_missing = |case: &&ConvolutionCase| known.as_ref().is_none_or(|table| table.named(case).is_none());
+        cases.iter().filter(is_missing).cloned().collect()
     }
 
     /// True if a run with convolutions surely fits where cuDNN computes them: with the workspaces that somebody knows, else by the bound. And the number of

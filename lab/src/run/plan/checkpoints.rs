@@ -4,8 +4,9 @@
 //! block is computed again. Of all choices of blocks those are found that save so much for the least time: a table over blocks and savings, exact to a share
 //! of [`UNITS`]. Of blocks that are alike the first ones are chosen: what later ones keep is freed first in backward. Then choices are run dry, from the
 //! cheapest on that saves what is missing, until the allocator's peak fits. Where blocks differ, cheaper choices are run dry, too: of few
-//! blocks all, of many those with one block less or another one. Where they are alike, or nothing fits, as many blocks may leave smaller gaps evenly among all: every second to every
-//! sixth are run dry, too. Where no choice of blocks fits, segments of √n blocks may: blocks that keep nothing but their input save only together.
+//! blocks all, of many those with one block less or another one. Where they are alike, or nothing fits, as many blocks may leave smaller gaps evenly among
+//! all: every second to every sixth are run dry, too. Where no choice of blocks fits, segments of √n blocks may: blocks that keep nothing but their input
+//! save only together.
 
 use lab_analysis::side_by_side;
 use lab_analysis::step_time::{Speed, StepClock};
@@ -111,7 +112,7 @@ impl DryRunner<'_> {
         let mut found = search.first_that_fits(&cheapest(&blocks), &mut tried)?;
         if found.is_none() || are_alike(&blocks) {
             let fewer = found.as_ref().map_or(of, |choice| choice.blocks.len());
-            let evenly = search.first_of_some(&spread(&blocks, fewer), &mut tried)?;
+            let evenly = search.first_of_some(&among_all(&blocks, fewer), &mut tried)?;
             found = evenly.or(found);
         }
         let Some(mut choice) = found else { return search.segments(tried) };
@@ -283,8 +284,7 @@ impl Within<'_> {
         while low < high {
             let middle = usize::midpoint(low, high);
             let Some(choice) = choices.get(middle) else { break };
-            *tried += 1;
-            match self.run(with(self.spec, choice.blocks.clone()), choice.blocks.clone())? {
+            match self.choice(choice, tried)? {
                 Some(fits) => (found, high) = (Some(fits), middle),
                 None => low = middle + 1,
             }
@@ -295,13 +295,17 @@ impl Within<'_> {
     /// The first choice that fits of these few: gaps between blocks decide, so that a choice may fit that saves less than one that does not.
     fn first_of_some(&self, choices: &[Choice], tried: &mut usize) -> Result<Option<CheckpointChoice>> {
         for choice in choices {
-            *tried += 1;
-            let found = self.run(with(self.spec, choice.blocks.clone()), choice.blocks.clone())?;
-            if found.is_some() {
-                return Ok(found);
+            if let Some(fits) = self.choice(choice, tried)? {
+                return Ok(Some(fits));
             }
         }
         Ok(None)
+    }
+
+    /// A choice of blocks, if the run fits with it.
+    fn choice(&self, choice: &Choice, tried: &mut usize) -> Result<Option<CheckpointChoice>> {
+        *tried += 1;
+        self.run(with(self.spec, choice.blocks.clone()), choice.blocks.clone())
     }
 
     /// Segments of √n blocks, if the network has them and they fit.
@@ -329,7 +333,7 @@ fn are_alike(blocks: &[Block]) -> bool {
 }
 
 /// Every sixth block to every second, if these are fewer than so many: those that take the least time first.
-fn spread(blocks: &[Block], fewer: usize) -> Vec<Choice> {
+fn among_all(blocks: &[Block], fewer: usize) -> Vec<Choice> {
     let choice = |apart: usize| {
         let chosen: Vec<usize> = (apart - 1..blocks.len()).step_by(apart).collect();
         let saved = chosen.iter().filter_map(|block| blocks.get(*block)).map(|block| block.saved).sum();

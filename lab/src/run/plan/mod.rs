@@ -125,25 +125,25 @@ impl Planner<'_> {
                 sizes.push(size);
             }
         }
-        self.taken(sizes)
+        self.accepted(sizes)
     }
 
-    /// Those that the network takes: an export holds for some batches, and batch norm asks for several values of each channel.
-    fn taken(&self, sizes: Vec<usize>) -> Result<Vec<usize>> {
-        let mut taken = Vec::new();
+    /// The sizes with which the network can be made: an export holds for some batches, and batch norm asks for several values of each channel.
+    fn accepted(&self, sizes: Vec<usize>) -> Result<Vec<usize>> {
+        let mut accepted = Vec::new();
         let mut refused = None;
         for size in sizes {
             let mut run = self.spec.endless().undivided();
             (run.training.batch, run.training.accumulate) = (Some(size), None);
             match self.runner.session(&run) {
-                Ok(_) => taken.push(size),
+                Ok(_) => accepted.push(size),
                 Err(error) if error.is_usage() => refused = Some(error),
                 Err(error) => return Err(error),
             }
         }
         match refused {
-            Some(error) if taken.is_empty() => Err(error),
-            _ => Ok(taken),
+            Some(error) if accepted.is_empty() => Err(error),
+            _ => Ok(accepted),
         }
     }
 }

@@ -27,7 +27,7 @@ pub(super) const MEASURED_MULTIPROCESSORS: u16 = 132;
 const MULTIPROCESSORS_OF_T4: u16 = 40;
 
 /// True if cuDNN names the same workspaces for a card with so many multiprocessors as for others of its capability (ten times it). Cards of another
-/// capability share answers. Of 7.5 the T4 is asked about: a card of 72 differs in a fifth of the workspaces.
+/// capability share answers, but for what is named in a range. Of 7.5 the T4 is asked about: a card of 72 differs in a fifth of the workspaces.
 pub fn shares_answers(sm: u32, multiprocessors: Option<u16>) -> bool {
     sm != 75 || multiprocessors.is_none_or(|count| count == MULTIPROCESSORS_OF_T4)
 }

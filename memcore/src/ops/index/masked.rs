@@ -14,7 +14,7 @@ type Dims = SmallVec<[usize; 6]>;
 
 /// `x` with the elements of `source`, in order, where `mask` is set; the mask is broadcast to `x`. Saves the mask.
 ///
-/// How many elements the mask chooses is a value. On a device that computes nothing it is taken to be as many as `source` has.
+/// How many elements the mask chooses is a value. A device that computes nothing assumes as many as `source` has.
 ///
 /// # Errors
 /// [`Error::Shape`] for a mask or a type that does not fit; [`Error::Invalid`] for a mask that chooses another number of elements than `source` has;

@@ -25,10 +25,10 @@ pub(in super::super) enum Property {
     PredictedOnly,
 }
 
-const CTC: &str = "What CTC saves grows with the longest target of the batch, which is a value: it is taken to be as long as the targets are wide.";
+const CTC: &str = "What CTC saves grows with the longest target of the batch, which is a value: vramlab assumes that it is as long as the targets are wide.";
 const CUFFT: &str = "Left out are the work areas of cuFFT's plans, temporaries of each Fourier transform: only a card knows their sizes.";
 
-const MASKED: &str = "How many elements a mask chooses is a value: where they are written (masked_scatter) it is taken to be as many as are given.";
+const MASKED: &str = "vramlab assumes that a mask chooses as many elements as are written there (masked_scatter): their number is a value.";
 
 /// The notes, in the order of an answer.
 pub(in super::super) const NOTES: [&str; 3] = [CTC, CUFFT, MASKED];

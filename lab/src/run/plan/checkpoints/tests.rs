@@ -36,9 +36,9 @@ fn of_blocks_that_are_alike_the_first_are_chosen() {
 #[test]
 fn blocks_among_all_come_from_the_cheapest_on() {
     let blocks: Vec<Block> = (0..6).map(|_| Block { saved: 512, cost: 4 }).collect();
-    let chosen: Vec<Vec<usize>> = spread(&blocks, 4).into_iter().map(|choice| choice.blocks).collect();
+    let chosen: Vec<Vec<usize>> = among_all(&blocks, 4).into_iter().map(|choice| choice.blocks).collect();
     assert_eq!(chosen, [vec![5], vec![4], vec![3], vec![2, 5], vec![1, 3, 5]]);
-    assert_eq!(spread(&blocks, 3).len(), 4, "a choice of three is not cheaper");
+    assert_eq!(among_all(&blocks, 3).len(), 4, "a choice of three is not cheaper");
 }
 
 #[test]
