@@ -344,6 +344,12 @@ def freed_and_taken_again(x):
     return other[7].item()
 
 
+def averaged_by_a_norm(x):
+    norm = torch.nn.BatchNorm1d(8).cuda()
+    norm(x)
+    return norm.running_mean.tolist()
+
+
 def checked(x):
     assert (x > 0.5).all(), "what is not known is taken to be as it must be"
     if not (x > 0.5).all():
@@ -366,6 +372,7 @@ UNKNOWN = [
     (written_by_the_backward_pass, "number"),
     (written_by_a_graph, "values"),
     (freed_and_taken_again, "number"),
+    (averaged_by_a_norm, "contents"),
     (lambda x: x.cpu().numpy(), "contents"),
     (lambda x: (x.cpu() * 2).tolist(), "contents"),
     (lambda x: x.sum().cpu().item(), "number"),

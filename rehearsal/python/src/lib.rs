@@ -66,7 +66,9 @@ const VALUES: &[(&str, &str)] = modules![
     "values/short",
     "values/start",
     "values/stored",
+    "values/statistics",
     "values/tables",
+    "values/vectors",
     "values/values",
 ];
 

@@ -111,3 +111,11 @@ def test_an_element_of_a_copy_decides_no_size(reads):
     assert reads.on_host("__getitem__", [tensor], (tensor, 3)) and not reads.places, "an element of it is not known either"
     reads.on_host("__getitem__", [index], (object(), index))
     assert [place["kind"] for place in reads.places.values()] == ["size"]
+
+
+def test_a_mask_of_a_copy_decides_the_size_of_what_it_takes_of_a_copy(reads):
+    tensor, mask = fake.Tensor([0] * 10), fake.Tensor([0] * 10, dtype="torch.bool")
+    for one in (tensor, mask):
+        reads.carry(one.data_ptr(), 80, "cpu", ("?", "?"))
+    assert reads.on_host("__getitem__", [tensor, mask], (tensor, mask)), "what is taken is not known either"
+    assert [place["kind"] for place in reads.places.values()] == ["size"]

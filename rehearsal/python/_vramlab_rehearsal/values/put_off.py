@@ -59,7 +59,7 @@ class Work:
         """Computes the results. Fails where the host lacks the operator, or refuses what the card takes."""
         values, torch, base = self.values, self.values.torch, self.base
         with values.one_thread, torch._C.DisableTorchFunction(), torch.no_grad():
-            if base is None and self.is_of_tables():
+            if self.is_of_tables():
                 return
             if base is not None:
                 written = self.made[0].twin
@@ -88,17 +88,23 @@ class Work:
                 self.keep(torch, place, true, storage not in taken and storages.count(storage) == 1)
 
     def is_of_tables(self):
-        """Computes the results as, or from, a table of which most entries are zero (`tables.py`). Returns whether they are such."""
+        """Computes the results as, or from, a table of which most entries are zero, or a vector of which most are equal (`tables.py`,
+        `vectors.py`). Returns whether they are such."""
         first = self.args[0] if self.args else None
         if type(first) is not Place or max(first.twin.bytes, self.made[0].twin.bytes) < tables.LEAST:
             return False
-        found = tables.started(self.values, self) or tables.followed(self.values, self)
-        if type(found) is tables.Table:
-            self.made[0].twin.table = found
-        elif found is not None:
-            for place, true in zip(self.made, found):
+        # What is written may be a part of a tensor, and other contents than the operand's.
+        if self.base is not None and (self.name != "__setitem__" or first.twin is not self.base):
+            return False
+        found = (tables.started(self.values, self) if self.base is None else None) or tables.followed(self.values, self)
+        if found is None:
+            return False
+        for place, true in zip(self.made, found if type(found) is tuple else (found,)):
+            if type(true) in (tables.Table, tables.Vector):
+                place.twin.table = true
+            else:
                 self.keep(self.values.torch, place, true, True)
-        return found is not None
+        return True
 
     def keep(self, torch, place, true, is_own):
         """Makes a result the contents of a twin."""
@@ -206,7 +212,7 @@ class PutOff(Known):
     def table(self, place):
         """Returns the contents of a tensor as a table; None if they are none, or the tensor is not all of it."""
         table = self.done(place.twin).table
-        is_whole = table is not None and place.shape == table.shape and place.strides == (table.shape[1], 1) and not place.offset
+        is_whole = table is not None and place.shape == table.shape and place.strides == table.strides and not place.offset
         return table if is_whole else None
 
     def finished(self, twin):
@@ -248,7 +254,9 @@ class PutOff(Known):
             table = self.table(place)
             found = table.places() if table is not None else None
             if found is None and tensor.numel() >= LARGE_RESULT and twin.source is None and self.held_bytes <= MAX_HELD:
-                count = int(self.torch.count_nonzero(self.view(tensor, twin)))
+                count = table.count() if table is not None else None
+                if count is None:
+                    count = int(self.torch.count_nonzero(self.view(tensor, twin)))
                 return (count, tensor.dim()), functools.partial(self.put_off_places, place)
             if found is None and tensor.numel() > MAX_ELEMENTS:
                 return None

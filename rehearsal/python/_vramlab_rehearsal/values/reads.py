@@ -192,6 +192,7 @@ class Reads:
     def on_host(self, name, tensors, args):
         """Called before an operator takes tensors of the host. Tells if it reads such a copy; returns the copy if its result
         is not known either, because of it."""
+        passed = None
         for tensor in tensors:
             try:
                 start = tensor.data_ptr()
@@ -205,15 +206,19 @@ class Reads:
                 address, copy = next(found, (0, None))
             if copy is None:
                 continue
-            if name in PASSING or name in ARITHMETIC or name in SHAPING or (name in SIZED and not is_size(name, args, tensor)):
+            if name in PASSING or name in ARITHMETIC or name in SHAPING:
                 return copy
+            # A mask among the operands is read.
+            if name in SIZED and not is_size(name, args, tensor):
+                passed = copy
+                continue
             if name in ("__repr__", "__format__", "__str__"):
                 continue
             del self.carried[address]
             place, size = copy[2], tensor.numel() * tensor.element_size()
             kind = "size" if name in SIZED else "branch" if name in BRANCHING else self.kind(size)
             self.tell("unknown_read", name, kind, place=self.where() if name in READS else place, bytes=size, answer="zeros")
-        return None
+        return passed
 
     def on_read(self, _address, to, size):
         doing = self.doing.now

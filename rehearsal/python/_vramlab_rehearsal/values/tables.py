@@ -4,16 +4,20 @@ Bounds of the operands, a block of columns at a time, say in which blocks every 
 floats is monotonic, rounded as it is, so that its results lie between those on bounds. The other blocks are computed by PyTorch's own
 operators, from the same numbers in the same order. Only the sign of a zero may be another. Written for `put_off.py` and `nonzero.py`."""
 
-# Columns of a block, and the least number of a table's entries, and of its bytes. At most this part of the blocks may have entries that are not zero.
-BLOCK, LEAST, MOST = 64, 1 << 17, 0.5
+import collections
+import itertools
+
+from . import vectors
+from .vectors import BLOCK, COMPARISONS, Vector, blocks_of
+
+# The least number of a table's entries, and of its bytes. At most this part of the blocks may have entries that are not zero.
+LEAST, MOST = 1 << 17, 0.5
 
 # Operators that a table may be made of, by the names under which they arrive.
 OPERATIONS = {
     "max": "maximum", "maximum": "maximum", "min": "minimum", "minimum": "minimum", "add": "add", "__add__": "add", "sub": "sub",
     "__sub__": "sub", "mul": "mul", "__mul__": "mul", "div": "div", "__truediv__": "div", "clamp": "clamp",
 }
-# Operators on each entry of a table.
-COMPARISONS = frozenset("__eq__ eq __ne__ ne __lt__ lt __le__ le __gt__ gt __ge__ ge".split())
 
 
 class Unfit(Exception):
@@ -26,7 +30,7 @@ class Table:
 
     def __init__(self, torch, shape, rows, blocks, entries, rest):
         self.torch, self.shape, self.rows, self.blocks, self.entries, self.rest = torch, shape, rows, blocks, entries, rest
-        self.positive = None
+        self.strides, self.positive = (shape[1], 1), None
 
     def dense(self):
         rows, columns = self.shape
@@ -43,10 +47,10 @@ class Table:
         return Table(self.torch, self.shape, self.rows, self.blocks, entries, rest)
 
     def is_positive(self):
-        """True if no entry is negative, and the rest is zero."""
+        """True if these are floats of which no entry is negative, and the rest is zero."""
         if self.positive is None:
             # What is not a number is not a least entry that is zero or more.
-            is_least = self.entries.dtype.is_floating_point and (not self.entries.numel() or bool(self.entries.amin() >= 0))
+            is_least = self.entries.dtype is self.torch.float32 and (not self.entries.numel() or bool(self.entries.amin() >= 0))
             self.positive = is_least and not bool(self.rest.any())
         return self.positive
 
@@ -56,17 +60,21 @@ class Table:
         return enumerate(zip(*(tensor.split(counts) for tensor in tensors)))
 
     def largest_of_columns(self):
-        """Returns what `max(0)` does: the largest entries, and the first row of each. Of columns of zeros that is the first row."""
-        torch, columns = self.torch, self.shape[1]
+        """Returns what `max(0)` does, as vectors: the largest entries, and the first row of each. Of columns of zeros that is the first row."""
+        torch = self.torch
         if not self.is_positive():
             return None
-        values = torch.zeros(blocks_of(columns), BLOCK, dtype=self.entries.dtype)
-        places = torch.zeros(blocks_of(columns), BLOCK, dtype=torch.int64)
-        for row, (blocks, entries) in self.each_row(self.blocks, self.entries):
-            before = values.index_select(0, blocks)
-            values.index_copy_(0, blocks, torch.maximum(before, entries))
-            places.index_copy_(0, blocks, places.index_select(0, blocks).masked_fill_(entries > before, row))
-        return values.view(-1)[:columns].clone(), places.view(-1)[:columns].clone()
+        # Those that have entries in any row, and which of them each block is.
+        seen, numbers = torch.unique(self.blocks, return_inverse=True)
+        shift, last = self.shape[0].bit_length(), self.shape[0] - 1
+        # The bits of floats that are not negative have their order: with its row in the bits below, of equal ones the first is the largest.
+        keys = torch.full((len(seen), BLOCK), last, dtype=torch.int64)
+        bits = self.entries.view(torch.int32).to(torch.int64).bitwise_left_shift_(shift)
+        for row, (blocks, found) in self.each_row(numbers, bits):
+            keys.index_copy_(0, blocks, torch.maximum(keys.index_select(0, blocks), found.bitwise_or_(last - row)))
+        values = (keys >> shift).to(torch.int32).view(torch.float32)
+        places = last - (keys & (1 << shift) - 1)
+        return tuple(Vector(torch, self.shape[1], seen, found, torch.zeros(1, dtype=found.dtype)) for found in (values, places))
 
     def largest_of_rows(self):
         """Returns what `max(1)` does: the largest entries, and the first column of each. None if a row is zero."""
@@ -84,6 +92,9 @@ class Table:
         is_whole = len(largest) == self.shape[0] and bool(largest.all())
         return (largest, torch.tensor(places)) if is_whole else None
 
+    def count(self):
+        """None: the places of most entries are computed from all."""
+
     def places(self):
         """Returns the places of what is not zero, as `nonzero`; None if those are most."""
         if bool(self.rest.any()):
@@ -91,10 +102,6 @@ class Table:
         block, column = self.torch.nonzero(self.entries, as_tuple=True)
         rows, columns = self.rows[block], self.blocks[block] * BLOCK + column
         return self.torch.stack([rows, columns], 1)[columns < self.shape[1]]
-
-
-def blocks_of(columns):
-    return -(-columns // BLOCK)
 
 
 def strides_of(shape):
@@ -114,12 +121,14 @@ class Leaf:
             tensor = torch.cat([tensor, tensor[..., -1:].expand(-1, -1, lacking)], -1).view(tensor.shape[0], -1, BLOCK)
         self.tensor = tensor
         self.bounds = (tensor.amin(-1)[:, None], tensor.amax(-1)[:, None]) if self.has_columns else (tensor, tensor)
+        # Whether `at` returns a copy.
+        self.is_copied = self.has_columns or tensor.shape[1] > 1
 
     def at(self, rows, blocks):
         """Returns the part for entries in these blocks of these rows."""
         if self.has_columns:
             return self.tensor.index_select(1, blocks)
-        return self.tensor.index_select(1, rows) if self.tensor.shape[1] > 1 else self.tensor
+        return self.tensor.index_select(1, rows) if self.is_copied else self.tensor
 
 
 class Expression:
@@ -131,6 +140,9 @@ class Expression:
         self.rows, self.columns = work.made[0].shape
         self.steps, self.known, self.numbers = [], {}, {}
         self.operation(work, -1)
+        # How many operands each step is.
+        every = itertools.chain.from_iterable(operands for name, operands in self.steps if name is not None)
+        self.taken = collections.Counter(operand[0] for operand in every if type(operand) is tuple)
 
     def operation(self, work, axis):
         """Adds an operator whose result has the columns at this dimension."""
@@ -223,18 +235,31 @@ class Expression:
         for name, operands in self.steps:
             if name is None:
                 found.append(operands.at(rows, blocks))
-            elif name == "clamp":
-                found.append(torch.clamp(of(operands[0]), min=operands[1]))
+                continue
+            given = [of(operand) for operand in operands]
+            out = self.overwritten(operands, given)
+            if name == "clamp":
+                found.append(torch.clamp(given[0], min=given[1], out=out))
             else:
-                found.append(applied(torch, name, *map(of, operands)))
+                found.append(applied(torch, name, *given, out=out))
         return found[-1][0]
 
+    def overwritten(self, operands, given):
+        """Returns an operand of the result's shape that nothing else takes, which so need not stay; None if there is none."""
+        shape = self.torch.broadcast_shapes(*(one.shape for one in given if type(one) is self.torch.Tensor))
+        for operand, tensor in zip(operands, given):
+            if type(operand) is tuple and operand[1] is None and self.taken[operand[0]] == 1 and tensor.shape == shape:
+                name, leaf = self.steps[operand[0]]
+                if name is not None or leaf.is_copied:
+                    return tensor
+        return None
 
-def applied(torch, name, one, other):
+
+def applied(torch, name, one, other, out=None):
     """Applies an operator to tensors and numbers."""
     if type(one) is not torch.Tensor:
         one = torch.tensor(one, dtype=other.dtype)
-    return getattr(torch, name)(one, other)
+    return getattr(torch, name)(one, other, out=out)
 
 
 def between(torch, name, one, other):
@@ -243,6 +268,10 @@ def between(torch, name, one, other):
         return tuple(torch.clamp(bound, min=other[0]) for bound in one)
     if name == "sub":
         return applied(torch, name, one[0], other[1]), applied(torch, name, one[1], other[0])
+    if name in ("mul", "div") and all(type(low) is torch.Tensor and bool((low >= 0).all()) for low, _ in (one, other)):
+        if name == "mul":
+            return torch.mul(one[0], other[0]), torch.mul(one[1], other[1])
+        return torch.where(other[0] > 0, torch.div(one[0], other[1]), float("nan")), torch.div(one[1], other[0])
     if name in ("mul", "div"):
         ends = [applied(torch, name, mine, theirs) for mine in one for theirs in other]
         lower, upper = ends[0], ends[0]
@@ -272,15 +301,19 @@ def started(values, work):
 
 
 def followed(values, work):
-    """Returns the results of an operator on a table, a table or tensors; None if they are computed from all entries."""
-    name, place, rest = work.name, work.args[0], [*work.args[1:], *work.kwargs.values()]
-    table = values.table(place) if len(rest) == 1 and (name == "max" or name in COMPARISONS) else None
-    if table is None:
+    """Returns the results of an operator on a table or a vector: such ones or tensors. None if they are computed from all entries."""
+    table = values.table(work.args[0])
+    if type(table) is Vector:
+        return vectors.followed(values, work, table)
+    rest = [*work.args[1:], *work.kwargs.values()]
+    if table is None or len(rest) != 1:
         return None
     other = rest[0]
-    if name == "max":
+    if work.name == "max":
         is_dimension = type(other) is int and work.kwargs.keys() <= {"dim"}
         return (table.largest_of_rows() if other % 2 else table.largest_of_columns()) if is_dimension else None
+    if work.name not in COMPARISONS:
+        return None
     if type(other) in (int, float):
         return table.each(work.function, other)
     if getattr(other, "shape", None) != (table.shape[0], 1):

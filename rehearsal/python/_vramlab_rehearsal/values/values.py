@@ -39,6 +39,7 @@ from .operators import (
 from .put_off import PutOff
 from .reads import READS, SIZED, Reads
 from .short import MADE_OF_NUMBERS, SHORT, number_shortly, shortly
+from .statistics import written_statistics
 
 # Operators on unknown operands that are more than run.
 TOLD = frozenset(("__bool__", "item", "__float__", "copy_", *FILLING, *SOUND))
@@ -243,7 +244,7 @@ class Values(PutOff):
         # Forgets at once, not only later by the version counter: `x.data` has a counter of its own, but shares the
         # storage.
         if held:
-            for tensor in self.changed(name, args, kwargs, held, versions):
+            for tensor in (*self.changed(name, args, kwargs, held, versions), *written_statistics(function, name, args, kwargs)):
                 self.forget(tensor)
         if self.writes.value != self.seen_writes:
             self.forget_written()
