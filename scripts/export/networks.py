@@ -10,6 +10,7 @@ import forms
 import functions
 import kinds
 import libraries
+import masks
 import patches_and_pairs
 import sequences
 import spatial
@@ -55,6 +56,7 @@ NETWORKS = {
     **patches_and_pairs.NETWORKS,
     **sequences.NETWORKS,
     **libraries.NETWORKS,
+    **masks.NETWORKS,
 }
 
 

@@ -4,7 +4,7 @@
     scripts/rehearse/plans.py VRAMLAB PYTHON RESULTS.json [NAME ...]
     scripts/rehearse/plans.py --table RESULTS.json
 
-PYTHON has PyTorch for CUDA, torchvision, transformers, PEFT and diffusers. A case whose row is in RESULTS.json is not made again: delete the row to make it anew. Seconds are
+PYTHON has PyTorch for CUDA, torchvision, transformers, PEFT, diffusers and liger-kernel. A case whose row is in RESULTS.json is not made again: delete the row to make it anew. Seconds are
 of the clock, and of the processor with all threads, beside those of ten million additions of Python just before. A rehearsed program is the plan's own train.py, else that of `vramlab predict --script` with the plan's
 settings. It must not run out, and PyTorch must reserve what `predict` says of the plan, in its interval. A row says why a plan is not rehearsed. Exit code 1: a program
 runs out, or lies outside of its interval."""
@@ -51,6 +51,38 @@ UNET = {
     "up_block_types": ["UpBlock2D"] * 4,
     "norm_num_groups": 32,
 }
+# Of Stable Diffusion XL, and of FLUX.
+SDXL = {
+    "_class_name": "UNet2DConditionModel",
+    "_diffusers_version": "0.30.0",
+    "sample_size": 128,
+    "in_channels": 4,
+    "out_channels": 4,
+    "layers_per_block": 2,
+    "cross_attention_dim": 2048,
+    "attention_head_dim": [5, 10, 20],
+    "block_out_channels": [320, 640, 1280],
+    "transformer_layers_per_block": [1, 2, 10],
+    "use_linear_projection": True,
+    "addition_embed_type": "text_time",
+    "addition_time_embed_dim": 256,
+    "projection_class_embeddings_input_dim": 2816,
+    "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"],
+    "up_block_types": ["CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"],
+}
+FLUX = {
+    "_class_name": "FluxTransformer2DModel",
+    "_diffusers_version": "0.30.0",
+    "patch_size": 1,
+    "in_channels": 64,
+    "num_layers": 19,
+    "num_single_layers": 38,
+    "attention_head_dim": 128,
+    "num_attention_heads": 24,
+    "joint_attention_dim": 4096,
+    "pooled_projection_dim": 768,
+    "guidance_embeds": True,
+}
 RESNET = """import torch
 import torchvision
 
@@ -64,7 +96,13 @@ def make():
     network = Classifier(torchvision.models.resnet.Bottleneck, [3, 4, 6, 3])
     return network, {"pixel_values": torch.rand(2, 3, 224, 224), "labels": torch.randint(0, 1000, (2,))}
 """
-FILES = {"mixtral.json": json.dumps(MIXTRAL), "unet.json": json.dumps(UNET), "resnet50.py": RESNET}
+FILES = {
+    "mixtral.json": json.dumps(MIXTRAL),
+    "unet.json": json.dumps(UNET),
+    "sdxl.json": json.dumps(SDXL),
+    "flux.json": json.dumps(FLUX),
+    "resnet50.py": RESNET,
+}
 # Networks that are built in, and not of transformers: what the program is printed of.
 PROGRAMS = {"resnet50": "resnet50.py:make"}
 
@@ -81,14 +119,15 @@ CASES: "dict[str, tuple[str, list[str]]]" = {
     "mixtral-small": ("mixtral.json", ["--global-batch", "16", "--sequence", "1024", "--precision", "bf16", *CARD]),
     "unet-512": ("unet.json", ["--global-batch", "16", *CARD]),
     "whisper": ("whisper-small", ["--global-batch", "32", *CARD]),
-    "sdxl-lora": ("sdxl", ["--global-batch", "16", *CARD]),
-    "flux-lora": ("flux-dev", ["--global-batch", "8", "--optimizer", "adamw", "--gpu", "h100"]),
+    "sdxl-lora": ("sdxl.json", ["--global-batch", "16", *CARD]),
+    "flux-lora": ("flux.json", ["--global-batch", "8", "--optimizer", "adamw", "--gpu", "h100"]),
     "llama-8b-on-8-of-24": ("llama-3.1-8b", [*MANY, "--gpu", "rtx4090", "--world", "8"]),
     "llama-8b-on-8-of-80": ("llama-3.1-8b", [*MANY, "--gpu", "h100", "--world", "8"]),
     "llama-70b-on-64": ("llama-3.1-70b", [*MANY, "--gpu", "h100", "--world", "64", "--nodes", "8"]),
 }
 # Networks that are not built in: the flags of the program that is exported and planned.
 EXPORTED: "dict[str, list[str]]" = {
+    "mixtral-small": ["--precision", "bf16"],
     "unet-512": [],
     "whisper": [],
     "sdxl-lora": ["--precision", "bf16", *LORA],
@@ -195,8 +234,8 @@ def rehearsed(vramlab, python, words, row, folder):
         rehearsed_reserved=rank.get("peak_reserved"),
         rehearsal_s=round(time.monotonic() - started),
     )
-    if found.get("exception"):
-        return {**row, "verdict": f"OUTSIDE: {found['exception']}"}
+    if found.get("exception") or row["rehearsed_reserved"] is None:
+        return {**row, "verdict": f"OUTSIDE: {found.get('exception') or after(run.stderr)}"}
     low, high = row["interval"]
     inside = low <= (row["rehearsed_reserved"] or 0) <= high
     return {**row, "verdict": "inside" if inside and found.get("fits") is not False else f"OUTSIDE: fits {found.get('fits')}"}

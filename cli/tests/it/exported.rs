@@ -92,6 +92,15 @@ fn a_batch_and_flags_that_the_export_does_not_have_are_refused() {
 }
 
 #[test]
+fn a_plan_tries_the_micro_batches_that_the_export_holds_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = unpacked_export("mlp", folder.path());
+    let found = json(&["plan", "--model-file", &path, "--global-batch", "131072", "--gpu", "h100"]);
+    let micro_batch = found["best"]["micro_batch"].as_u64().unwrap();
+    assert!(micro_batch <= 65536, "the file was exported for batches from 1 to 65536: {micro_batch}");
+}
+
+#[test]
 fn a_split_names_the_modules_of_each_device_and_show_numbers_its_pieces() {
     let folder = tempfile::tempdir().unwrap();
     let path = unpacked_export("nanogpt", folder.path());

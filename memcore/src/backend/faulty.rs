@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::forward::forward;
+use super::forward::{forward, virtual_memory_of};
 use super::{
     Backend, Bound, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, Tf32, VirtualMemory,
 };
@@ -84,29 +84,23 @@ impl<B: Backend> DeviceMemory for Faulty<B> {
     }
 }
 
-impl<B: Backend> Faulty<B> {
-    fn inner_virtual(&self) -> Result<&dyn VirtualMemory> {
-        self.inner.virtual_memory().ok_or_else(|| Error::invalid("virtual memory", "this backend has none"))
-    }
-}
-
 impl<B: Backend> VirtualMemory for Faulty<B> {
     fn reserve(&self, bytes: u64, page_bytes: u64) -> Result<SegmentId> {
-        self.inner_virtual()?.reserve(bytes, page_bytes)
+        virtual_memory_of(&self.inner)?.reserve(bytes, page_bytes)
     }
     fn map(&self, id: SegmentId, offset: u64, bytes: u64) -> Result<()> {
         if self.fails(FaultyCall::AllocSegment) {
             return Err(Error::DeviceFull { requested_bytes: bytes, free_bytes: Some(0) });
         }
-        self.inner_virtual()?.map(id, offset, bytes)
+        virtual_memory_of(&self.inner)?.map(id, offset, bytes)
     }
     fn unmap(&self, id: SegmentId, offset: u64, bytes: u64) {
-        if let Ok(inner) = self.inner_virtual() {
+        if let Ok(inner) = virtual_memory_of(&self.inner) {
             inner.unmap(id, offset, bytes);
         }
     }
     fn release(&self, id: SegmentId) {
-        if let Ok(inner) = self.inner_virtual() {
+        if let Ok(inner) = virtual_memory_of(&self.inner) {
             inner.release(id);
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{
     Backend, Bound, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, Tf32, VirtualMemory,
 };
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Implements trait methods by calling the same methods of `to`.
 macro_rules! forward {
@@ -17,6 +17,14 @@ macro_rules! forward {
     };
 }
 pub(super) use forward;
+
+/// The address space of a backend that another one wraps.
+///
+/// # Errors
+/// [`Error::Invalid`] if it has none.
+pub(super) fn virtual_memory_of<B: Backend>(inner: &B) -> Result<&dyn VirtualMemory> {
+    inner.virtual_memory().ok_or_else(|| Error::invalid("virtual memory", "this backend has none"))
+}
 
 impl<B: DeviceMemory + ?Sized> DeviceMemory for Arc<B> {
     forward! { self => (**self);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::forward::forward;
+use super::forward::{forward, virtual_memory_of};
 use super::{Backend, Bound, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, Tf32, VirtualMemory};
 use crate::error::{Error, Result};
 
@@ -69,15 +69,9 @@ impl<B: Backend> DeviceMemory for Limited<B> {
     }
 }
 
-impl<B: Backend> Limited<B> {
-    fn inner_virtual(&self) -> Result<&dyn VirtualMemory> {
-        self.inner.virtual_memory().ok_or_else(|| Error::invalid("virtual memory", "this backend has none"))
-    }
-}
-
 impl<B: Backend> VirtualMemory for Limited<B> {
     fn reserve(&self, bytes: u64, page_bytes: u64) -> Result<SegmentId> {
-        let id = self.inner_virtual()?.reserve(bytes, page_bytes)?;
+        let id = virtual_memory_of(&self.inner)?.reserve(bytes, page_bytes)?;
         self.held().insert(id, 0);
         Ok(id)
     }
@@ -85,13 +79,13 @@ impl<B: Backend> VirtualMemory for Limited<B> {
     fn map(&self, id: SegmentId, offset: u64, bytes: u64) -> Result<()> {
         let mut held = self.held();
         self.room(&held, bytes)?;
-        self.inner_virtual()?.map(id, offset, bytes)?;
+        virtual_memory_of(&self.inner)?.map(id, offset, bytes)?;
         *held.entry(id).or_default() += bytes;
         Ok(())
     }
 
     fn unmap(&self, id: SegmentId, offset: u64, bytes: u64) {
-        if let Ok(inner) = self.inner_virtual() {
+        if let Ok(inner) = virtual_memory_of(&self.inner) {
             inner.unmap(id, offset, bytes);
         }
         if let Some(held) = self.held().get_mut(&id) {
@@ -100,7 +94,7 @@ impl<B: Backend> VirtualMemory for Limited<B> {
     }
 
     fn release(&self, id: SegmentId) {
-        if let Ok(inner) = self.inner_virtual() {
+        if let Ok(inner) = virtual_memory_of(&self.inner) {
             inner.release(id);
         }
         self.held().remove(&id);

@@ -62,6 +62,7 @@ equal! {
     a_critic_with_spectral_norm: "spectral-critic";
     indices_for_any_dimension: "indexed";
     equations_of_three_operands: "equations";
+    masks_that_become_weights: "masks";
     functions_of_pairs_and_along_an_axis: "functions";
     a_segmenter_with_pooling_undone: "segmenter";
     a_recogniser_of_speech: "ctc";

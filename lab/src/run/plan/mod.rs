@@ -135,7 +135,7 @@ impl Planner<'_> {
         for size in sizes {
             let mut run = self.spec.endless().undivided();
             (run.training.batch, run.training.accumulate) = (Some(size), None);
-            match self.runner.session(&run) {
+            match self.runner.before_training(&run) {
                 Ok(_) => accepted.push(size),
                 Err(error) if error.is_usage() => refused = Some(error),
                 Err(error) => return Err(error),

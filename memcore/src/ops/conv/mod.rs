@@ -9,6 +9,7 @@ pub(in crate::ops) mod one_dimension;
 pub(in crate::ops) mod record;
 pub(in crate::ops) mod transpose2d;
 pub(in crate::ops) mod transpose3d;
+pub(in crate::ops) mod transposed_size;
 pub(in crate::ops) mod weight_norm;
 
 pub use conv2d::conv2d;

@@ -4,6 +4,7 @@ use smallvec::smallvec;
 
 use super::library::launch;
 use super::record::recorded;
+use super::transposed_size::transposed_size;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor};
 use crate::backend::KernelCall;
@@ -54,11 +55,9 @@ pub fn conv_transpose2d(
 
 /// Size of the result along one axis.
 fn outside(geometry: Conv2dGeometry, axis: usize, size: usize, window: usize, more: [usize; 2]) -> Result<usize> {
-    let reach = geometry.dilation[axis] * window.saturating_sub(1) + 1 + more[axis];
-    let full = size.saturating_sub(1) * geometry.stride[axis] + reach;
-    full.checked_sub(2 * geometry.padding[axis]).filter(|size| *size > 0).ok_or_else(|| {
-        Error::shape("conv_transpose2d", format!("a padding of {} leaves nothing of {full}", geometry.padding[axis]))
-    })
+    let (padding, steps) = (geometry.padding[axis], [geometry.stride[axis], geometry.dilation[axis]]);
+    transposed_size(size, window, steps, padding, more[axis])
+        .ok_or_else(|| Error::shape("conv_transpose2d", format!("a padding of {padding} leaves nothing of {size}")))
 }
 
 /// Allocates the columns of one sample, if the profile has them.

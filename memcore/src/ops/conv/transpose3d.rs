@@ -5,6 +5,7 @@ use smallvec::{SmallVec, smallvec};
 use super::conv3d::{Conv3dGeometry, check_library};
 use super::library::workspace;
 use super::record::recorded;
+use super::transposed_size::transposed_size;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor};
 use crate::backend::kernel::ReduceOp;
@@ -36,9 +37,9 @@ pub fn conv_transpose3d(
     }
     let mut dims: SmallVec<[usize; 6]> = smallvec![*n, *o];
     for axis in 0..3 {
-        let reach = geometry.dilation[axis] * window[axis].saturating_sub(1) + 1 + more[axis];
-        let full = size[axis].saturating_sub(1) * geometry.stride[axis] + reach;
-        dims.push(full.checked_sub(2 * geometry.padding[axis]).filter(|size| *size > 0).ok_or_else(wrong)?);
+        let steps = [geometry.stride[axis], geometry.dilation[axis]];
+        let size = transposed_size(size[axis], window[axis], steps, geometry.padding[axis], more[axis]);
+        dims.push(size.ok_or_else(wrong)?);
     }
     if geometry.output_size(&dims[2..], window)? != size {
         return Err(wrong());

@@ -214,16 +214,32 @@ fn add(c: &Call<'_>) -> Result<Made> {
     Forms { op: "add", tensors: ops::add, number: ops::add_scalar, whole: |a, b| a + b, divides: false }.apply(c)
 }
 
-/// Adds a tensor times a number, in one kernel: of tensors without a gradient, as masks that become weights.
+/// Adds a tensor times a number to a tensor or to another number, in one kernel: of tensors without a gradient, as masks that become weights.
 fn add_times(c: &Call<'_>, factor: f64) -> Result<Made> {
-    let x = c.tensor("self")?;
-    match other(c)? {
-        Other::Tensor(other) if !x.requires_grad() && !other.requires_grad() => {
-            let dtype = host::meeting(x.dtype(), other.dtype());
-            Ok(Made::tensor(host::zip(x, other, "add", dtype, |a, b| a + factor * b)?))
-        }
-        _ => Err(c.error("vramlab supports a factor (alpha) only for tensors without a gradient")),
+    let first = c.scalar("self")?;
+    let Other::Tensor(other) = other(c)? else {
+        return Err(c.error("vramlab supports a factor (alpha) only beside a tensor"));
+    };
+    let without_gradient = "vramlab supports a factor (alpha) only for tensors without a gradient";
+    if other.requires_grad() {
+        return Err(c.error(without_gradient));
     }
+    let number = match first {
+        Value::Tensor(_) => {
+            let x = c.tensor("self")?;
+            if x.requires_grad() {
+                return Err(c.error(without_gradient));
+            }
+            let dtype = host::meeting(x.dtype(), other.dtype());
+            return Ok(Made::tensor(host::zip(x, other, "add", dtype, |a, b| a + factor * b)?));
+        }
+        Value::Int(value) => value as f64,
+        Value::Float(value) => value,
+        Value::Bool(value) => f64::from(u8::from(value)),
+        Value::None => return Err(c.error("the argument self has no value")),
+    };
+    let dtype = if other.dtype().is_float() { other.dtype() } else { DType::F32 };
+    Ok(Made::tensor(host::map(other, "add", dtype, |b| number + factor * b)?))
 }
 
 fn sub(c: &Call<'_>) -> Result<Made> {

@@ -52,6 +52,8 @@ pub(super) const PROPERTIES: &[(&str, &[Property])] = &[
     ("cat.default", &[ChannelsLast, Complex]),
     ("clone.default", &[Complex]),
     ("complex.default", &[PredictedOnly, Complex]),
+    ("concat.default", &[ChannelsLast, Complex]),
+    ("concatenate.default", &[ChannelsLast, Complex]),
     ("contiguous.default", &[Complex]),
     ("conv2d.default", &[ChannelsLast]),
     ("conv2d.padding", &[ChannelsLast]),
