@@ -36,10 +36,10 @@ struct Division {
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(planner: &'a Planner<'a>, moves: Moves) -> Result<Self> {
-        let sizes = planner.sizes()?;
+    /// `least` is the run with the smallest micro-batch.
+    pub(super) fn new(planner: &'a Planner<'a>, moves: Moves, sizes: Vec<usize>, least: &RunSpec) -> Result<Self> {
         let held = HeldBy::new(&planner.runner, planner.spec, sizes.last().copied().unwrap_or(1));
-        let times = StepTimes::new(&planner.runner, planner.speed, planner.spec);
+        let times = StepTimes::new(&planner.runner, planner.speed, least.clone());
         Ok(Self { planner, moves, sizes, budget: planner.session.target.budget_bytes()?, held, times })
     }
 
@@ -180,7 +180,7 @@ impl<'a> Search<'a> {
     }
 
     /// The run with these changes, and what divides it.
-    fn run(&self, made: &[usize], micro_batch: usize, more: Option<&Change>) -> (RunSpec, Option<Change>) {
+    pub(super) fn run(&self, made: &[usize], micro_batch: usize, more: Option<&Change>) -> (RunSpec, Option<Change>) {
         let Planner { spec, session, .. } = *self.planner;
         let ranks = self.planner.ranks();
         let accumulate = session.run.batch / ranks / micro_batch;

@@ -128,6 +128,13 @@ impl Planner<'_> {
         self.accepted(sizes)
     }
 
+    /// The run with one micro-batch of this size on each card: what does not depend on the batch is found with one for which the network can be made.
+    fn with_micro_batch(&self, size: usize) -> RunSpec {
+        let mut run = self.spec.clone();
+        (run.training.batch, run.training.accumulate) = (Some(size * self.ranks()), None);
+        run
+    }
+
     /// The sizes with which the network can be made: an export holds for some batches, and batch norm asks for several values of each channel.
     fn accepted(&self, sizes: Vec<usize>) -> Result<Vec<usize>> {
         let mut accepted = Vec::new();

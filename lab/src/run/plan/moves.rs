@@ -28,9 +28,9 @@ pub(super) struct Way {
 }
 
 impl Planner<'_> {
-    /// The changes that are allowed.
-    pub(super) fn moves(&self) -> Result<Moves> {
-        let tensors = self.runner.before_training(self.spec)?.tensors;
+    /// The changes that are allowed. `least` is the run with the smallest micro-batch.
+    pub(super) fn moves(&self, least: &RunSpec) -> Result<Moves> {
+        let tensors = self.runner.before_training(least)?.tensors;
         let mut all = changes::proposed(self.spec, self.session, tensors);
         all.retain(|change| match change.axis() {
             // Of steps in backward the time is not known.

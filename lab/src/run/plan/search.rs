@@ -41,7 +41,9 @@ impl Planner<'_> {
     /// # Errors
     /// A batch that the cards do not divide; those of runs; [`Error::Interrupted`].
     pub fn plan(&self, on_first: &dyn Fn(&Planned)) -> Result<Plan> {
-        let search = Search::new(self, self.moves()?)?;
+        let sizes = self.sizes()?;
+        let least = self.with_micro_batch(sizes.last().copied().unwrap_or(1));
+        let search = Search::new(self, self.moves(&least)?, sizes, &least)?;
         let first = search.first()?;
         if let Some(first) = &first {
             on_first(first);
@@ -141,7 +143,8 @@ impl Search<'_> {
     }
 
     fn way(&self, chosen: &[usize]) -> Result<Way> {
-        let spec = self.moves.made(self.planner.spec, chosen);
+        // No division is faster than that into the largest micro-batches.
+        let (spec, _) = self.run(chosen, self.sizes.first().copied().unwrap_or(1), None);
         let least_seconds = self.seconds(&spec)?;
         let stage = spec.parallel.ranks.zero.unwrap_or(0);
         let least_bytes = self.held.of_run(&spec)?.of_rank(stage, self.planner.ranks());

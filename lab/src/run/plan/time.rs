@@ -27,14 +27,14 @@ type Slot = Arc<Mutex<Option<f64>>>;
 pub(super) struct StepTimes<'a> {
     runner: &'a DryRunner<'a>,
     speed: Speed,
-    /// The run without changes.
-    plain: &'a RunSpec,
+    /// The run without changes, with the smallest micro-batch.
+    plain: RunSpec,
     known: Mutex<HashMap<String, Slot>>,
 }
 
 impl<'a> StepTimes<'a> {
     /// Nothing is known yet of the changes of `plain`.
-    pub(super) fn new(runner: &'a DryRunner<'a>, speed: Speed, plain: &'a RunSpec) -> Self {
+    pub(super) fn new(runner: &'a DryRunner<'a>, speed: Speed, plain: RunSpec) -> Self {
         Self { runner, speed, plain, known: Mutex::default() }
     }
 
@@ -43,13 +43,13 @@ impl<'a> StepTimes<'a> {
     /// # Errors
     /// Fields that cannot be combined; those of the run; [`Error::Interrupted`].
     pub(super) fn step(&self, spec: &RunSpec) -> Result<f64> {
-        let passes = with_optimizer_of(self.plain, spec);
+        let passes = with_optimizer_of(&self.plain, spec);
         let seconds = self.runner.seconds_of_step(&passes, &|run| self.second_step(run))?;
         if passes.training == spec.training {
             return Ok(seconds);
         }
         // The passes of these two are the same: their difference is that of the optimizers.
-        let update = |of: &RunSpec| self.second_step(&alone(&with_what_is_trained(self.plain, of)));
+        let update = |of: &RunSpec| self.second_step(&alone(&with_what_is_trained(&self.plain, of)));
         Ok((seconds + (update(spec)? - update(&passes)?)).max(0.0))
     }
 
@@ -183,7 +183,7 @@ mod tests {
         let runner = DryRunner::new(&[], &|| false);
         let gpt = json!({"model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300, "batch": 8});
         let plain = spec(&gpt);
-        let times = StepTimes::new(&runner, speed(), &plain);
+        let times = StepTimes::new(&runner, speed(), plain.clone());
         for changes in [
             json!({"optimizer-impl": "fused", "optimizer": "adamw", "checkpoint": "blocks"}),
             json!({"optimizer": "momentum", "precision": "autocast-fp16", "batch": 2, "accumulate": 4}),

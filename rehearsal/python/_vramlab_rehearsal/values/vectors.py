@@ -94,7 +94,7 @@ class Vector:
     def count(self):
         """Returns the number of elements that are not zero."""
         size, entries = self.shape[0], self.entries
-        # What fills up the last block is no element.
+        # What fills up the last block does not count.
         lacking = blocks_of(size) * BLOCK - size
         if lacking and len(self.blocks) and int(self.blocks[-1]) == blocks_of(size) - 1:
             inside = int(self.torch.count_nonzero(entries[:-1])) + int(self.torch.count_nonzero(entries[-1, : BLOCK - lacking]))
