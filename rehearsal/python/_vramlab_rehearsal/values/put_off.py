@@ -254,9 +254,8 @@ class PutOff(Known):
             table = self.table(place)
             found = table.places() if table is not None else None
             if found is None and tensor.numel() >= LARGE_RESULT and twin.source is None and self.held_bytes <= MAX_HELD:
-                count = table.count() if table is not None else None
-                if count is None:
-                    count = int(self.torch.count_nonzero(self.view(tensor, twin)))
+                is_vector = type(table) is tables.Vector
+                count = table.count() if is_vector else int(self.torch.count_nonzero(self.view(tensor, twin)))
                 return (count, tensor.dim()), functools.partial(self.put_off_places, place)
             if found is None and tensor.numel() > MAX_ELEMENTS:
                 return None

@@ -92,9 +92,6 @@ class Table:
         is_whole = len(largest) == self.shape[0] and bool(largest.all())
         return (largest, torch.tensor(places)) if is_whole else None
 
-    def count(self):
-        """None: the places of most entries are computed from all."""
-
     def places(self):
         """Returns the places of what is not zero, as `nonzero`; None if those are most."""
         if bool(self.rest.any()):
