@@ -145,12 +145,16 @@ enum Other<'a> {
 }
 
 fn other<'a>(c: &Call<'a>) -> Result<Other<'a>> {
-    match c.scalar("other")? {
-        Value::Tensor(_) => Ok(Other::Tensor(c.tensor("other")?)),
+    operand(c, "other")
+}
+
+fn operand<'a>(c: &Call<'a>, name: &str) -> Result<Other<'a>> {
+    match c.scalar(name)? {
+        Value::Tensor(_) => Ok(Other::Tensor(c.tensor(name)?)),
         Value::Int(value) => Ok(Other::Number(value as f64, false)),
         Value::Float(value) => Ok(Other::Number(value, true)),
         Value::Bool(value) => Ok(Other::Number(f64::from(u8::from(value)), false)),
-        Value::None => Err(c.error("the argument other has no value")),
+        Value::None => Err(c.error(format!("the argument {name} has no value"))),
     }
 }
 
@@ -216,30 +220,20 @@ fn add(c: &Call<'_>) -> Result<Made> {
 
 /// Adds a tensor times a number to a tensor or to another number, in one kernel: of tensors without a gradient, as masks that become weights.
 fn add_times(c: &Call<'_>, factor: f64) -> Result<Made> {
-    let first = c.scalar("self")?;
-    let Other::Tensor(other) = other(c)? else {
+    let Other::Tensor(times) = other(c)? else {
         return Err(c.error("vramlab supports a factor (alpha) only beside a tensor"));
     };
-    let without_gradient = "vramlab supports a factor (alpha) only for tensors without a gradient";
-    if other.requires_grad() {
-        return Err(c.error(without_gradient));
-    }
-    let number = match first {
-        Value::Tensor(_) => {
-            let x = c.tensor("self")?;
-            if x.requires_grad() {
-                return Err(c.error(without_gradient));
-            }
-            let dtype = host::meeting(x.dtype(), other.dtype());
-            return Ok(Made::tensor(host::zip(x, other, "add", dtype, |a, b| a + factor * b)?));
+    let is_trained = |x: &Tensor| x.requires_grad();
+    Ok(Made::tensor(match operand(c, "self")? {
+        Other::Tensor(x) if !is_trained(x) && !is_trained(times) => {
+            host::zip(x, times, "add", host::meeting(x.dtype(), times.dtype()), |a, b| a + factor * b)?
         }
-        Value::Int(value) => value as f64,
-        Value::Float(value) => value,
-        Value::Bool(value) => f64::from(u8::from(value)),
-        Value::None => return Err(c.error("the argument self has no value")),
-    };
-    let dtype = if other.dtype().is_float() { other.dtype() } else { DType::F32 };
-    Ok(Made::tensor(host::map(other, "add", dtype, |b| number + factor * b)?))
+        Other::Number(number, is_float) if !is_trained(times) => {
+            let dtype = if times.dtype().is_float() { times.dtype() } else { with_number(times.dtype(), is_float) };
+            host::map(times, "add", dtype, |b| number + factor * b)?
+        }
+        _ => return Err(c.error("vramlab supports a factor (alpha) only for tensors without a gradient")),
+    }))
 }
 
 fn sub(c: &Call<'_>) -> Result<Made> {
