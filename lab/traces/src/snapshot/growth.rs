@@ -52,7 +52,7 @@ pub struct Growth {
     pub more: u64,
     /// Bytes that were added over these steps; of memory that is freed at once now and then, what was added in all.
     pub more_bytes: u64,
-    /// Number of steps over which it grew.
+    /// Number of steps over which it grew; of memory that is freed at once now and then, those in which it did not fall.
     pub steps: u64,
     /// True if the allocations of several steps were freed in one step: what Python's garbage collector does with reference cycles.
     pub freed_together: bool,
@@ -312,11 +312,13 @@ fn growth(stack: StackId, lives: &[Lived], count: usize) -> Option<Growth> {
     if !grows && !together {
         return None;
     }
-    let more_bytes = if together {
-        live[from..].windows(2).map(|pair| pair[1].saturating_sub(pair[0])).sum()
-    } else {
-        live[count - 1].saturating_sub(live[from])
-    };
+    let (mut more_bytes, mut steps) = (live[count - 1].saturating_sub(live[from]), (count - 1 - from) as u64);
+    if together {
+        // A step in which memory was freed does not show what it added.
+        let rising = || live[from..].windows(2).filter(|pair| pair[1] >= pair[0]);
+        more_bytes = rising().map(|pair| pair[1] - pair[0]).sum();
+        steps = rising().count() as u64;
+    }
     // What the last step holds may be replaced in the next.
     let stay: Vec<u64> = lives
         .iter()
@@ -326,7 +328,6 @@ fn growth(stack: StackId, lives: &[Lived], count: usize) -> Option<Growth> {
     let sizes: Vec<u64> = if stay.is_empty() { lives.iter().map(|life| life.bytes).collect() } else { stay };
     let more = if grows { blocks[count - 1].saturating_sub(blocks[from]) } else { 0 };
     let (smallest, largest) = (*sizes.iter().min()?, *sizes.iter().max()?);
-    let steps = (count - 1 - from) as u64;
     Some(Growth { stack, largest, smallest, more, more_bytes, steps, freed_together: together })
 }
 

@@ -146,6 +146,7 @@ fn cycles_are_told_from_leaks() {
     let found = course(|step| vec![(step, 1 << 20)], freed);
     let [growth] = &found.growing[..] else { panic!("{found:?}") };
     assert!(growth.freed_together, "{growth:?}");
+    assert_eq!(growth.bytes_per_step(), 1 << 20, "{growth:?}");
     assert!(!course(|step| vec![(step, length(step))], |_| vec![]).growing[0].freed_together);
 }
 
