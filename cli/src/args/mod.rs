@@ -145,14 +145,13 @@ fn at_its_source(failure: Failure, sources: &config::Sources) -> Failure {
 /// Parses a command line, with its configuration file.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Invocation, Refusal> {
     let words = without_help(words);
-    let command = command(&words);
-    let mut built = command.clone();
-    built.build();
-    let line::Entered { words, notes } = door::enter(words, &built)?;
-    let mut matches = command.clone().try_get_matches_from(&words)?;
+    let mut command = command(&words);
+    command.build();
+    let line::Entered { words, notes } = door::enter(words, &command)?;
+    let mut matches = command.try_get_matches_from_mut(&words)?;
     let files = config::Files::read(&matches)?;
     if let Some(words) = files.before(&words, &matches) {
-        matches = command.try_get_matches_from(words)?;
+        matches = command.try_get_matches_from_mut(words)?;
     }
     let axes = matches.subcommand().map(|(name, matches)| axes::axes(name, matches)).transpose()?.unwrap_or_default();
     let mut cli = Cli::from_arg_matches(&matches)?;
@@ -160,7 +159,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Invocation, Refusal> {
     if let (Command::Rehearse(args), Some((_, matches))) = (&mut cli.command, matches.subcommand()) {
         args.names_card = words::given(matches, "gpu");
     }
-    let flags = matches.subcommand_name().and_then(|name| built.find_subcommand(name)).unwrap_or(&built);
+    let flags = matches.subcommand_name().and_then(|name| command.find_subcommand(name)).unwrap_or(&command);
     let set = set::read_set(&cli.command, flags)?;
     let run = run(&cli.command, &files.fields, &set.fields);
     let run = run.map_err(|error| at_its_source(Failure::from(error), &files.sources))?;
