@@ -400,5 +400,42 @@ class Names(unittest.TestCase):
                 names.find(folder)
 
 
+class Sized:
+    """A network as far as `graph.resize` sees it: parameters with shapes."""
+
+    def __init__(self, **shapes: tuple[int, ...]) -> None:
+        self.shapes = shapes
+
+    def named_parameters(self) -> list[tuple[str, Any]]:
+        return [(name.replace("__", "."), types.SimpleNamespace(shape=shape)) for name, shape in self.shapes.items()]
+
+    def named_buffers(self) -> list[tuple[str, Any]]:
+        return []
+
+
+class ResizeTest(unittest.TestCase):
+    """A contact head of ESM-2 reads the attention of all layers: its weight is larger in the whole network."""
+
+    def program(self, takes: str) -> Any:
+        paths = {"p0": "head.weight", "p1": "network.embed.weight", "p2": "layers.0.weight"}
+        specs = [{"parameter": {"arg": {"name": name}, "parameter_name": path}} for name, path in paths.items()]
+        values = {name: {"dtype": 7, "sizes": [{"as_int": 4}]} for name in paths}
+        node = {"target": "torch.ops.aten.relu.default", "inputs": [{"name": "self", "arg": {"as_tensor": {"name": takes}}}], "outputs": []}
+        return {"graph_module": {"graph": {"nodes": [node], "tensor_values": values}, "signature": {"input_specs": specs}}}
+
+    def resized(self, takes: str) -> dict[str, int]:
+        program = self.program(takes)
+        cut = Sized(head__weight=(4,), embed__weight=(4,), layers__0__weight=(4,))
+        graph.resize(program, cut, Sized(head__weight=(12,), embed__weight=(4,), layers__0__weight=(9,)))
+        return {name: meta["sizes"][0]["as_int"] for name, meta in program["graph_module"]["graph"]["tensor_values"].items()}
+
+    def test_what_no_operator_takes_has_the_size_of_the_whole_network(self) -> None:
+        self.assertEqual(self.resized("p1"), {"p0": 12, "p1": 4, "p2": 4})
+
+    def test_what_an_operator_takes_is_not_folded(self) -> None:
+        with self.assertRaisesRegex(graph.fold.Cannot, "head.weight has other sizes"):
+            self.resized("p0")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -48,6 +48,7 @@ def folded(plan, model, options, into, layers, kinds, again):
         program, beside = entry("models/model.json"), entry("extra/vramlab.json")
     if beside.get("recorded"):
         raise Refused("torch.export cannot follow it")
+    resize(program, cut, model)
     graph = fold.fold(program, beside, kinds)
     if len(graph["layers"]) != 1:
         raise fold.Cannot("several stacks of layers")
@@ -56,6 +57,27 @@ def folded(plan, model, options, into, layers, kinds, again):
     with open(path, "wb") as file:
         file.write(gzip.compress(json.dumps(graph, separators=(",", ":")).encode(), 6, mtime=0))
     return {"file": path}
+
+
+def resize(program, cut, model):
+    """Gives parameters and buffers beside the layers the sizes of the whole network: a head that reads all layers is larger there.
+
+    Raises `fold.Cannot` if an operator takes one of them: then its results have other sizes, too."""
+    tensors = lambda of: dict([*of.named_parameters(), *of.named_buffers()])
+    graph, signature, ours, whole = program["graph_module"]["graph"], program["graph_module"]["signature"], tensors(cut), tensors(model)
+    taken = {name for node in graph["nodes"] for one in node["inputs"] for name in fold.names_of(one["arg"])}
+    stacks = fold.Stacks()
+    for spec in signature["input_specs"]:
+        for what in spec.values():
+            # The graph may be of a module around the network (`step.of`).
+            path = next((what[key] for key in ("parameter_name", "buffer_name") if key in what), "")
+            path = path if path in ours else path.removeprefix("network.")
+            if path not in ours or path not in whole or ours[path].shape == whole[path].shape or stacks.owner(path):
+                continue
+            name = what["arg"]["name"]
+            if name in taken:
+                raise fold.Cannot("%s has other sizes in a network of more layers" % path)
+            graph["tensor_values"][name]["sizes"] = [{"as_int": size} for size in whole[path].shape]
 
 
 def export(plan, model, options, path):
