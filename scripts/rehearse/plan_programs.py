@@ -56,8 +56,16 @@ for name, module in list(sys.modules.items()):
         module.__dict__["len"] = lambda value: value.shape[0] if isinstance(value, torch.Tensor) else len(value)
 with torch.device("meta"):
     network = program.build()
+tied = {}
+for name, parameter in network.named_parameters(remove_duplicate=False):
+    tied.setdefault(parameter, []).append(name)
 step = Step()
 step.network = network.to_empty(device="cpu").train()
+# `to_empty` makes a parameter for each of its names.
+for first, *others in tied.values():
+    for other in others:
+        module, _, name = other.rpartition(".")
+        setattr(network.get_submodule(module), name, network.get_parameter(first))
 vramlab.export(step, path=sys.argv[2], **inputs)
 """
 
