@@ -56,6 +56,8 @@ struct Room {
     bytes: u64,
     /// True if it must hold what cuDNN may take besides.
     for_cudnn: bool,
+    /// Bytes of the parameters that are trained, if those are all.
+    trained: Option<u64>,
 }
 
 /// Combinations that are tried.
@@ -71,6 +73,19 @@ fn changes_the_training(axis: Axis) -> bool {
     matches!(axis, Axis::Sequence | Axis::Precision | Axis::Optimizer | Axis::LargerOptimizer)
 }
 
+/// Bytes that a run takes that trains parameters of so many bytes, after any of the chosen changes or all of them: parameters, and at the end of the backward
+/// pass a gradient of each, unless steps free it. Other numeric types may halve them. `None` if a change trains adapters instead.
+fn least(trained: u64, changes: &[Change], chosen: &[usize]) -> Option<u64> {
+    let has = |axis: Axis| chosen.iter().any(|i| changes[*i].axis() == axis);
+    let each = if has(Axis::Precision) || has(Axis::InBackward) { 1 } else { 2 };
+    (!has(Axis::Adapters)).then_some(each * trained)
+}
+
+/// True if a run that takes so many bytes at least certainly does not fit into this room.
+fn exceeds(least: u64, room: u64) -> bool {
+    least as f64 > UNUSED * room as f64
+}
+
 /// Results of runs that were already made.
 type Made = Mutex<HashMap<Vec<usize>, Option<Needs>>>;
 
@@ -81,24 +96,28 @@ impl TrySearch<'_> {
     /// Those of runs; [`Error::Interrupted`].
     pub fn that_fit(&self, budget_bytes: u64) -> Result<Tries> {
         let before = self.runner.before_training(&self.tried(self.spec.clone()))?;
-        let changes = self.changes(before.tensors);
+        let (changes, trained) = (self.changes(before.tensors), self.trained(before));
         // What fits surely: a card may reserve more than was said.
         let sure = self.spec.basis().band().surely(budget_bytes);
         let room = ((budget_bytes as f64 * (1.0 - TIGHT)) as u64).min(sure);
-        if let Some(least) = self.least(before, &changes).filter(|least| *least as f64 > UNUSED * sure as f64) {
+        let all: Vec<usize> = (0..changes.len()).collect();
+        if let Some(least) =
+            trained.and_then(|bytes| least(bytes, &changes, &all)).filter(|least| exceeds(*least, sure))
+        {
             let order =
                 format!("Nothing here makes it fit: parameters and their gradients alone take {}", short(least));
             return Ok(Tries { order, not_here: NOT_HERE.into(), ..Tries::default() });
         }
         let made = Made::default();
-        let whole = Room { bytes: sure, for_cudnn: self.runner.convolves(&self.tried(self.spec.clone()))? };
+        let for_cudnn = self.runner.convolves(&self.tried(self.spec.clone()))?;
+        let whole = Room { bytes: sure, for_cudnn, trained };
         let mut found = self.within(&changes, Room { bytes: room, ..whole }, &made, Of::All)?;
         if found.reached.is_empty() {
             // Little memory left is better than no answer.
             found = self.within(&changes, whole, &made, Of::All)?;
         }
         let is_in_doubt = whole.for_cudnn && found.reached.is_empty();
-        let unsure = Room { bytes: room, for_cudnn: false };
+        let unsure = Room { bytes: room, for_cudnn: false, trained };
         if is_in_doubt {
             found = self.within(&changes, unsure, &made, Of::All)?;
         }
@@ -138,10 +157,8 @@ impl TrySearch<'_> {
         all
     }
 
-    /// Bytes that the run takes after any of these changes: parameters, and at the end of the backward pass a gradient of each, unless steps free it. Other
-    /// numeric types may halve them. `None` if a change trains adapters instead, or if not all parameters are trained on one device.
-    fn least(&self, before: BeforeTraining, changes: &[Change]) -> Option<u64> {
-        let has = |axis: Axis| changes.iter().any(|change| change.axis() == axis);
+    /// Bytes of the parameters, if all of them are trained, on one device.
+    fn trained(&self, before: BeforeTraining) -> Option<u64> {
         let training = &self.spec.training;
         let trains_all = match &self.session.network {
             Network::Exported(model, _) => model.trains_all(),
@@ -151,8 +168,7 @@ impl TrySearch<'_> {
             && training.freeze.is_none()
             && training.lora.is_none()
             && self.spec.parallel == ParallelSpec::default();
-        let each = if has(Axis::Precision) || has(Axis::InBackward) { 1 } else { 2 };
-        (whole && !has(Axis::Adapters)).then_some(each * before.parameter_bytes)
+        whole.then_some(before.parameter_bytes)
     }
 
     /// Adapters are what many people take first, and the largest change here: the smallest changes with them have the last place, if none of the others
@@ -183,7 +199,15 @@ impl TrySearch<'_> {
         let saves_nothing = |changed: &[usize]| {
             changed.iter().any(|i| changes[*i].saves_temporaries()) && has_no_temporaries(&run(changed).training)
         };
+        let is_too_large = |changed: &[usize]| {
+            room.trained
+                .and_then(|bytes| least(bytes, changes, changed))
+                .is_some_and(|least| exceeds(least, room.bytes))
+        };
         let attempt = |changed: &[usize]| -> Result<(Outcome<()>, u64)> {
+            if is_too_large(changed) {
+                return Ok((Outcome::Missed, 0));
+            }
             if saves_nothing(changed) || of == Of::Adapters && changed.iter().any(is_of_others) {
                 return Ok((Outcome::Impossible, 0));
             }
@@ -211,6 +235,9 @@ impl TrySearch<'_> {
             // Few combinations have adapters: bounds would cost more than they spare.
             if of == Of::Adapters {
                 return Ok((true, 0));
+            }
+            if is_too_large(changed) {
+                return Ok((false, 0));
             }
             match self.runner.first_steps_within_limit(&run(changed)) {
                 Ok((taken, work)) => Ok((taken.is_some_and(|needs| needs.reserved_bytes <= room.bytes), work)),

@@ -272,10 +272,15 @@ impl RunSettings {
     /// [`Error::Usage`] for what is not supported.
     pub fn check_network(&self, architecture: &dyn Architecture, batch: usize) -> Result<()> {
         self.turns.check_network(architecture)?;
-        if let (Some(_), Some(reason)) = (self.evaluation, architecture.not_evaluated()) {
+        // An export looks through all its nodes for the reason.
+        if self.evaluation.is_some()
+            && let Some(reason) = architecture.not_evaluated()
+        {
             return Err(Error::usage("eval-every", reason));
         }
-        if let (true, Some(reason)) = (self.channels_last, architecture.not_channels_last()) {
+        if self.channels_last
+            && let Some(reason) = architecture.not_channels_last()
+        {
             return Err(Error::usage("channels-last", reason));
         }
         let evaluated = self.evaluation.map(|evaluation| evaluation.batch);
