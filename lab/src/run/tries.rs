@@ -329,3 +329,6 @@ pub(super) fn entry<'c>(
         ..Try::default()
     }
 }
+
+#[cfg(test)]
+mod tests;
