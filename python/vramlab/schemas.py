@@ -1422,6 +1422,7 @@ class RehearsedNeeds(TypedDict, total=False):
     missing: int
     at_peak: list[AtPeak]
     by_category: Optional[PeakShares]
+    basis: Optional[str]
 
 
 class RehearsedOom(TypedDict, total=False):

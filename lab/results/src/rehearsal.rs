@@ -1,5 +1,6 @@
 //! What a script took on a card that is not there (`vramlab-rehearsal-1`).
 
+use lab_base::bands::Basis;
 use lab_base::section::Tries;
 use serde::{Deserialize, Serialize};
 
@@ -241,6 +242,9 @@ pub struct RehearsedNeeds {
     pub at_peak: Vec<AtPeak>,
     /// The same by purpose.
     pub by_category: Option<PeakShares>,
+    /// What decides how far a card may be from this run, which may have seen whole steps.
+    #[serde(default)]
+    pub basis: Option<Basis>,
 }
 
 /// Memory that a line of the script held at the peak of requested bytes.

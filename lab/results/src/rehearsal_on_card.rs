@@ -103,8 +103,12 @@ impl RehearsalResult {
         }
     }
 
-    /// What decides how far a card may be from the figures.
-    fn basis(&self) -> Basis {
+    /// What decides how far a card may be from the figures: of a run that memory ran out in, from those of the one with enough.
+    pub fn basis(&self) -> Basis {
+        let enough = self.with_memory_enough.as_ref().filter(|more| more.fits == Some(true));
+        if let Some(basis) = enough.and_then(|more| more.basis) {
+            return basis;
+        }
         let says = |event: &str| self.not_as_on_a_card.iter().any(|one| one.event == event);
         // Batch norm's workspaces move the peak by little.
         let is_unnamed = self
@@ -217,6 +221,19 @@ mod tests {
             assert!(second.contains(&format!("{needed} of ")), "{second}");
             assert_eq!(second.contains("cuDNN"), event == "asked_size", "{second}");
         }
+    }
+
+    #[test]
+    fn a_run_that_memory_ran_out_in_is_as_sure_as_the_one_with_enough() {
+        let mut found = found(900, 1000);
+        (found.fits, found.exact, found.exact_to) = (Some(false), false, None);
+        let needs = RehearsedNeeds { fits: Some(true), peak_reserved: 1300 << 20, ..Default::default() };
+        found.with_memory_enough = Some(needs.clone());
+        assert_eq!(found.verdict(), "Perhaps", "nothing says how sure it is");
+        found.with_memory_enough = Some(RehearsedNeeds { basis: Some(Basis::Requests), ..needs.clone() });
+        assert_eq!(found.verdict(), "No", "whole steps of it were seen");
+        found.with_memory_enough = Some(RehearsedNeeds { basis: Some(Basis::Unknown), ..needs });
+        assert_eq!(found.verdict(), "Perhaps");
     }
 
     #[test]

@@ -42,6 +42,7 @@ pub(super) fn add(found: &mut Rehearsed, more: &Rehearsed) -> Result<()> {
         missing: taken.saturating_sub(gpu.total_bytes),
         at_peak: largest.at_peak.clone(),
         by_category: largest.by_category,
+        basis: Some(more.result.basis()),
     });
     found.result.phases.clone_from(&more.result.phases);
     let Some((process, rank)) = found.largest() else { return Ok(()) };
