@@ -9,6 +9,9 @@ use super::rehearsal_growth::{GrowingLine, RehearsedGrowth};
 /// Most lines that the answer shows.
 const TOP: usize = 8;
 
+/// Blocks of PyTorch's allocator are multiples of this number of bytes.
+const BLOCK: u64 = 512;
+
 /// Returns the rank whose memory grows most, or of which too little was seen, if there is one. A process with fewer steps than others, as a child
 /// that was forked, is not waited for.
 pub fn open_growth(ranks: &[RehearsedRank]) -> Option<(&RehearsedRank, &RehearsedGrowth)> {
@@ -44,7 +47,7 @@ pub(super) fn in_words(found: &RehearsalResult) -> Option<String> {
             growth.steps - 1
         ),
         "bounded" => format!("Memory does not keep growing, over {steps} that differ."),
-        "slow" => format!("Memory grows by {per} a step, {}.", slowly(growth)),
+        "slow" => format!("Memory grows by {per} a step{}, {}.{}", holder(), slowly(growth), remedy(growth)),
         "leak" => format!("It leaks: memory grew {per} a step over {steps}{}.{full}{}", holder(), remedy(growth)),
         "may_fill" => format!("Perhaps: memory grew {per} a step over {steps}{}.{full}", holder()),
         "cycles" => format!(
@@ -64,8 +67,12 @@ fn remedy(growth: &RehearsedGrowth) -> &'static str {
 }
 
 fn slowly(growth: &RehearsedGrowth) -> String {
+    let small = match growth.lines.iter().all(|line| line.largest_bytes < BLOCK) {
+        true => " (a tensor takes at least 512 B)",
+        false => "",
+    };
     match growth.full_at_step {
-        Some(step) => format!("so slowly that the card is full at about step {}", grouped(step, ' ')),
+        Some(step) => format!("so slowly that the card is full at about step {}{small}", grouped(step, ' ')),
         None => "very slowly".into(),
     }
 }
@@ -105,6 +112,31 @@ mod tests {
     fn rehearsal(growth: RehearsedGrowth) -> RehearsalResult {
         let rank = RehearsedRank { growth: Some(growth), ..RehearsedRank::default() };
         RehearsalResult { ranks: vec![rank], stopped: "steps".into(), ..RehearsalResult::default() }
+    }
+
+    #[test]
+    fn a_slow_leak_is_told_with_who_holds_it() {
+        let line = GrowingLine {
+            bytes_per_step: 4,
+            largest_bytes: 4,
+            holder: Some("list losses".into()),
+            held_at: Some("train.py:14".into()),
+            ..GrowingLine::default()
+        };
+        let growth = RehearsedGrowth {
+            trend: "slow".into(),
+            steps: 20,
+            bytes_per_step: 4,
+            full_at_step: Some(47_411_771),
+            lines: vec![line],
+            ..RehearsedGrowth::default()
+        };
+        let expected = "Memory grows by 4 B a step, held by list losses, train.py:14, so slowly that the card is full at about step \
+                        47 411 771 (a tensor takes at least 512 B). Keep numbers there (.item(), .detach().cpu()), or clear it.";
+        assert_eq!(in_words(&rehearsal(growth.clone())).as_deref(), Some(expected));
+        let large =
+            RehearsedGrowth { lines: vec![GrowingLine { largest_bytes: 1 << 20, ..GrowingLine::default() }], ..growth };
+        assert!(!in_words(&rehearsal(large)).unwrap().contains("512 B"));
     }
 
     #[test]
