@@ -300,6 +300,17 @@ fn bad_input_is_refused_by_its_byte() {
     assert!(refused(2, &["snapshot", "replay", &empty]).contains("no requests were recorded"));
 }
 
+/// Two recordings with other peaks are compared there: what is held at the end may be nearly the same.
+#[test]
+fn a_difference_of_peaks_is_told_by_who_holds_more_at_the_peak() {
+    let of = [golden("cnn_b128_stacks"), golden("mlp_oom_plain")];
+    let text = done(&["snapshot", "diff", &of[0], &of[1]]);
+    assert!(text.starts_with("+") && text.lines().next().unwrap().contains(" at the peak: "), "{text}");
+    assert!(text.contains("Who holds more at the peak, or less") && !text.contains("At the end of"), "{text}");
+    let text = done(&["snapshot", "diff", &of[0], &of[1], "--full"]);
+    assert!(text.contains("At the end of the recordings:"), "{text}");
+}
+
 /// Stacks that differ only in who called a line are one row, and a device that only the first file has is named.
 #[test]
 fn a_difference_is_by_line() {

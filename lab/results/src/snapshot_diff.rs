@@ -117,25 +117,15 @@ impl SnapshotDiff {
         let columns = ["before", "after", "difference", "by"];
         Table::new("Who holds more, or less", &columns, lines.into_iter().take(self.top).map(row).collect())
     }
-}
 
-impl Findings for SnapshotDiff {
-    const SCHEMA: &'static str = "vramlab-snapshot-diff-1";
-
-    fn title(&self) -> String {
-        // A run that was made has words instead of a file.
-        let name = |file: &String| if file.contains(' ') { file.clone() } else { file_name(file).to_string() };
-        let [one, two] = self.files.each_ref().map(name);
-        if let (Some(requests), false) = (&self.requests, self.went_on) {
-            let [before, after] = requests.peak_bytes;
-            let difference = signed((after as i64).saturating_sub(before as i64));
-            return format!("{difference} at the peak: {one} → {two}, device {}", self.device);
-        }
-        let [before, after] = self.totals.each_ref().map(|totals| totals.allocated as i64);
-        format!("{} allocated: {one} → {two}, device {}", signed(after.saturating_sub(before)), self.device)
+    /// True if the peaks say what differs; otherwise what both hold at the end does.
+    fn is_by_peak(&self) -> bool {
+        let differs = |requests: &RequestsDiff| requests.peak_bytes[0] != requests.peak_bytes[1];
+        self.requests.as_ref().is_some_and(|requests| !self.went_on || differs(requests))
     }
 
-    fn sections(&self) -> Vec<Section> {
+    /// What both have at the end of the recordings.
+    fn end(&self) -> Vec<Section> {
         let [before, after] = &self.totals;
         let sums = [
             ("reserved", before.reserved, after.reserved),
@@ -148,18 +138,7 @@ impl Findings for SnapshotDiff {
             let difference = signed((two as i64).saturating_sub(one as i64));
             Section::Note(format!("{what}: {} → {} ({difference})", both(one), both(two)))
         };
-        let mut sections = self.requests.as_ref().map_or_else(Vec::new, |requests| requests.sections(self.top));
-        if self.requests.is_some() && !self.went_on {
-            return sections;
-        }
-        if sections.len() > BEFORE_THE_END {
-            let rest = sections.split_off(BEFORE_THE_END);
-            sections.push(Section::Rest(rest));
-        }
-        if self.requests.is_some() {
-            sections.push(Section::Note("At the end of the recordings:".into()));
-        }
-        sections.extend(sums.into_iter().map(line));
+        let mut sections: Vec<Section> = sums.into_iter().map(line).collect();
         sections.extend(OtherDevice::in_words(self.device, &self.other_devices).map(Section::Note));
         let before = OtherDevice::listed(&self.other_devices_before);
         sections.extend(before.map(|listed| Section::Note(format!("The first file also has {listed}: --device N."))));
@@ -174,6 +153,42 @@ impl Findings for SnapshotDiff {
             true => Section::Note("No line holds more or less.".into()),
             false => Section::List(self.rows(lines)),
         });
+        sections
+    }
+}
+
+impl Findings for SnapshotDiff {
+    const SCHEMA: &'static str = "vramlab-snapshot-diff-1";
+
+    fn title(&self) -> String {
+        // A run that was made has words instead of a file.
+        let name = |file: &String| if file.contains(' ') { file.clone() } else { file_name(file).to_string() };
+        let [one, two] = self.files.each_ref().map(name);
+        if let Some(requests) = self.requests.as_ref().filter(|_| self.is_by_peak()) {
+            let [before, after] = requests.peak_bytes;
+            let difference = signed((after as i64).saturating_sub(before as i64));
+            return format!("{difference} at the peak: {one} → {two}, device {}", self.device);
+        }
+        let [before, after] = self.totals.each_ref().map(|totals| totals.allocated as i64);
+        format!("{} allocated: {one} → {two}, device {}", signed(after.saturating_sub(before)), self.device)
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        let Some(requests) = &self.requests else { return self.end() };
+        let mut sections = requests.sections(self.top);
+        if !self.went_on {
+            return sections;
+        }
+        let ended = [vec![Section::Note("At the end of the recordings:".into())], self.end()].concat();
+        let further = sections.split_off(sections.len().min(BEFORE_THE_END));
+        if !self.is_by_peak() {
+            sections.extend((!further.is_empty()).then_some(Section::Rest(further)));
+            return [sections, ended].concat();
+        }
+        // Who held more at the peak comes before what is held at the end.
+        let (lists, rest): (Vec<_>, Vec<_>) = further.into_iter().partition(|one| matches!(one, Section::List(_)));
+        sections.extend(lists);
+        sections.push(Section::Rest([rest, ended].concat()));
         sections
     }
 
