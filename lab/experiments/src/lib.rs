@@ -107,6 +107,28 @@ pub fn check_sizes(experiment: &dyn Experiment, sizes: &BTreeMap<String, Vec<usi
 /// Most letters by which a name that is proposed differs from the one that was typed.
 const SLIP: usize = 2;
 
+/// Fewest letters of a word that says what a question is about, and most experiments that are named for it.
+const TELLING: usize = 4;
+const MOST_ABOUT: usize = 3;
+
+/// Names of the experiments whose question and claims have most of the words of a text.
+fn about(text: &str) -> Vec<&'static str> {
+    let text = text.to_lowercase();
+    let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() >= TELLING).collect();
+    let said = |experiment: &&'static dyn Experiment| {
+        let claims = experiment.claims().iter().map(|claim| claim.text);
+        let said = [experiment.name(), experiment.question()].into_iter().chain(claims).collect::<Vec<_>>().join(" ");
+        let said = said.to_lowercase();
+        // Its own name says more than all others.
+        let named = if words.contains(&experiment.name()) { words.len() } else { 0 };
+        named + words.iter().filter(|word| said.contains(**word)).count()
+    };
+    let mut found: Vec<(usize, &'static str)> = ALL.iter().map(|one| (said(one), one.name())).collect();
+    let most = found.iter().map(|(count, _)| *count).max().unwrap_or(0);
+    found.retain(|(count, _)| most > 0 && *count == most);
+    found.into_iter().map(|(_, name)| name).take(MOST_ABOUT).collect()
+}
+
 /// Returns the experiment with that name.
 ///
 /// # Errors
@@ -116,7 +138,13 @@ pub fn by_name(name: &str) -> Result<&'static dyn Experiment> {
         let known: Vec<&str> = ALL.iter().map(|e| e.name()).collect();
         let near = |meant: &&str| meant.starts_with(name) || slips(meant, name) <= SLIP;
         let like = similar(name, known.iter().copied()).filter(near);
-        let like = like.map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));
+        let like = like.map_or_else(
+            || match about(name)[..] {
+                [] => String::new(),
+                ref found => format!("; about this: vramlab ask {}.", found.join(", vramlab ask ")),
+            },
+            |meant| format!("; did you mean {meant:?}?"),
+        );
         let there = if like.is_empty() { "; there are" } else { " There are" };
         Error::usage(format!("ask {name}"), format!("no such experiment{like}{there} {}", known.join(", ")))
     })

@@ -454,3 +454,12 @@ fn model_parallel() {
     let compared = outcome.rows.iter().filter(|row| row.residual.contains_key("values_apart"));
     assert_eq!(compared.count(), 3, "each split against one device with the same micro-batches, to the bit");
 }
+
+/// Words in place of a name lead to the experiments whose question or claims say most of them.
+#[test]
+fn a_claim_in_words_leads_to_its_experiment() {
+    let error = |words: &str| by_name(words).err().unwrap().to_string();
+    assert!(error("gradient checkpointing saves memory").contains("about this: vramlab ask checkpointing. "));
+    assert!(error("Adam needs 16 bytes per parameter").contains("vramlab ask optimizer"));
+    assert!(error("xyzzy").contains("no such experiment; there are"), "{}", error("xyzzy"));
+}
