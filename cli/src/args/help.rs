@@ -51,6 +51,7 @@ static SHORT: [Short; 10] = [
         flags: &[
             ("global-batch", "Examples of a step, on all cards together"),
             ("gpu", "The card (rtx4090, \"RTX 4090\") or memory (24GiB)"),
+            ("gpus", "Which of these cards: rtx4090,a100-80, or any"),
             ("sequence", "Tokens per example"),
             ("allow", "Changes of results: numbers, optimizer, adapters"),
             ("precision", "fp32, bf16, fp16, autocast-bf16, autocast-fp16"),

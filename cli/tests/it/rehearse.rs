@@ -142,7 +142,7 @@ fn a_smaller_batch_is_rehearsed_before_it_is_proposed() {
     // Without a known name for the batch, the answer explains how to find one that fits.
     let ran = rehearse(&["--gpu", "1GiB"], &["need=2000000000", "steps=3"]);
     assert!(
-        ran.json()["tries"]["search"].as_str().unwrap().contains("Name it, as in `--batch-size 8`"),
+        ran.json()["tries"]["search"].as_str().unwrap().contains("Name it, as in `--batch-size N`"),
         "{}",
         ran.stdout
     );

@@ -82,7 +82,7 @@ impl Again<'_, '_> {
                 .share_that_fits()
                 .map_or(String::new(), |share| format!(", and about {:.0} % of it may fit", 100.0 * share));
             self.said.push(format!(
-                "the command names no batch{share}. Name it, as in `--batch-size 8`, and the answer has one that fits."
+                "the command names no batch{share}. Name it, as in `--batch-size N`, and the answer has one that fits."
             ));
             return Ok(None);
         };

@@ -178,7 +178,10 @@ impl Network {
             Self::Architecture(_) | Self::Exported(..) => None,
         };
         let missing = || {
-            Error::usage("lora", "PEFT has no target for this network: --lora-target all-linear, or names of layers")
+            Error::usage(
+                "lora",
+                "PEFT chooses no layers of vramlab's own networks: --lora-target all-linear, or a network of transformers (gpt2-small)",
+            )
         };
         own.ok_or_else(missing)
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Changes that the search cannot try, and the command that counts them.
-pub const NOT_HERE: &str = "vramlab tried no offloading. `vramlab predict train.py` counts your script's.";
+pub const NOT_HERE: &str = "vramlab did not offload states. `vramlab predict train.py` counts a script's.";
 
 /// The most entries that an answer shows.
 pub const MOST: usize = 4;
