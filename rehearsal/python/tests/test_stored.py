@@ -1,5 +1,6 @@
 """Results that are computed again from the same, and what is not the same."""
 
+import gc
 import types
 
 import fake_tensors as fake
@@ -88,7 +89,7 @@ def work(function, *args, dtype="float32"):
     values = types.SimpleNamespace(held_bytes=0)
     made = Work(values, function, "mul", args, {}, [])
     twin = types.SimpleNamespace(bytes=1 << 20, work=made)
-    made.made.append(types.SimpleNamespace(twin=twin, dtype=dtype, shape=(2,), strides=(1,), offset=0))
+    made.made.append(types.SimpleNamespace(twin=twin, bytes=twin.bytes, dtype=dtype, shape=(2,), strides=(1,), offset=0))
     return made
 
 
@@ -128,3 +129,18 @@ def test_numbers_are_not_given_twice(monkeypatch):
 def test_no_operator_that_draws_random_numbers_is_put_off():
     drawing = "rand randn randint randperm normal normal_ uniform_ bernoulli bernoulli_ dropout dropout_ multinomial rand_like randn_like exponential_ empty empty_like"
     assert not PUT_OFF & set(drawing.split())
+
+
+def test_what_nobody_reads_is_gone_with_its_tensor(values):
+    """Not only once Python's garbage collector runs: a training puts off pictures in every step."""
+    add = Operator(lambda one, other: one + other)
+    one = known(values, 1, 2, 3, 4)
+    made = values.call(add, "add", (one, 10), {})
+    assert values.find(made).work is not None and values.held_bytes > 0
+    gc.disable()
+    try:
+        values.twins.clear()
+        del made
+        assert values.held_bytes == 0 and add.times == 0
+    finally:
+        gc.enable()

@@ -20,7 +20,7 @@ class Twin:
     contents are remembered by such work, or kept in `stored.py`. `table` has contents of which most are zero (`tables.py`), until all are
     asked for. `number` says what contents were computed from, until they are written (`stored.py`)."""
 
-    __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful", "promise", "seen", "source", "work", "shared", "table", "number")
+    __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful", "promise", "seen", "source", "work", "shared", "table", "number", "__weakref__")
 
     def __init__(self, weak, storage, version, seen):
         self.weak, self.version, self.seen = weak, version, seen

@@ -4,6 +4,7 @@ An operator that is put off has run on the card. For the host its operands are r
 later operator that writes a tensor gives it new contents."""
 
 import functools
+import weakref
 
 from . import quick, stored, tables
 from .known import Known, Twin
@@ -32,6 +33,21 @@ class Place:
     def over(self, torch, storage):
         """Returns the tensor of the host over these contents."""
         return torch.empty(0, dtype=self.dtype, device="cpu").set_(storage, self.offset, self.shape, self.strides)
+
+
+class Made(Place):
+    """A tensor as a result of an operator that was put off: `bytes` of contents, which its own twin will have. `twin` is None once nothing
+    else holds that. A result that held it would be a cycle, and what nobody reads would stay until Python's garbage collector runs."""
+
+    __slots__ = ("bytes", "to_twin")
+
+    def __init__(self, tensor, twin):
+        self.to_twin, self.bytes, self.dtype, self.shape = weakref.ref(twin), twin.bytes, tensor.dtype, tensor.shape
+        self.strides, self.offset = tensor.stride(), tensor.storage_offset()
+
+    @property
+    def twin(self):
+        return self.to_twin()
 
 
 class Work:
@@ -91,7 +107,7 @@ class Work:
         """Computes the results as, or from, a table of which most entries are zero, or a vector of which most are equal (`tables.py`,
         `vectors.py`). Returns whether they are such."""
         first = self.args[0] if self.args else None
-        if type(first) is not Place or max(first.twin.bytes, self.made[0].twin.bytes) < tables.LEAST:
+        if type(first) is not Place or max(first.twin.bytes, self.made[0].bytes) < tables.LEAST:
             return False
         # What is written may be a part of a tensor, and other contents than the operand's.
         if self.base is not None and (self.name != "__setitem__" or first.twin is not self.base):
@@ -101,7 +117,8 @@ class Work:
             return False
         for place, true in zip(self.made, found if type(found) is tuple else (found,)):
             if type(true) in (tables.Table, tables.Vector):
-                place.twin.table = true
+                if place.twin is not None:
+                    place.twin.table = true
             else:
                 self.keep(self.values.torch, place, true, True)
         return True
@@ -111,6 +128,8 @@ class Work:
         if place.shape != true.shape:
             raise ValueError("another size than on the card")
         twin = place.twin
+        if twin is None:
+            return
         is_whole = true.stride() == place.strides and true.dtype is place.dtype and not (place.offset or true.storage_offset())
         if is_own and is_whole and true.untyped_storage().nbytes() == twin.bytes:
             twin.storage = true.untyped_storage()
@@ -226,16 +245,18 @@ class PutOff(Known):
         """Returns a twin, with its contents or a table of them. Fails where they cannot be computed."""
         work = twin.work
         if work is not None:
-            key = self.stored.number(work) if work.made[0].twin.bytes >= stored.LEAST_BYTES else None
-            for place in work.made:
-                place.twin.work = None
+            key = self.stored.number(work) if work.made[0].bytes >= stored.LEAST_BYTES else None
+            # Of several results some may be gone.
+            made = [one for one in (place.twin for place in work.made) if one is not None]
+            for one in made:
+                one.work = None
             try:
                 if key is None or not self.is_stored(key, work.made):
                     work.do()
                     self.store(key, work)
             except Exception:
-                for place in work.made:
-                    place.twin.storage = None
+                for one in made:
+                    one.storage = None
                 raise
             self.computed += 1
             for operand in work.operands:
@@ -280,7 +301,7 @@ class PutOff(Known):
         storage = tensor.untyped_storage()
         twin = Twin(self.weak_storage(storage), storage, self.version(tensor), None)
         twin.work, twin.doubtful = work, doubtful
-        work.made.append(Place(tensor, twin))
+        work.made.append(Made(tensor, twin))
         self.twins[storage._cdata] = twin
         return twin
 
@@ -290,7 +311,9 @@ class PutOff(Known):
         if found is None:
             return False
         for at, (place, (storage, table)) in enumerate(zip(made, found)):
-            place.twin.storage, place.twin.table, place.twin.shared, place.twin.number = storage, table, True, (key, at)
+            twin = place.twin
+            if twin is not None:
+                twin.storage, twin.table, twin.shared, twin.number = storage, table, True, (key, at)
         return True
 
     def store(self, key, work):
@@ -298,6 +321,8 @@ class PutOff(Known):
         if key is None:
             return
         twins = [place.twin for place in work.made]
+        if None in twins:
+            return
         for at, twin in enumerate(twins):
             twin.number = key, at
         result = [(twin.storage, twin.table) for twin in twins]

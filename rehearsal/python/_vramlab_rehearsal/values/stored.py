@@ -83,7 +83,7 @@ class Stored:
         # A function of the script may be another one under its name.
         if type(function) is types.FunctionType and not (module or "").startswith("torch."):
             raise Unnumbered
-        made = tuple((place.dtype, place.shape, place.strides, place.offset, place.twin.bytes) for place in work.made)
+        made = tuple((place.dtype, place.shape, place.strides, place.offset, place.bytes) for place in work.made)
         base = self.contents(work.base) if work.base is not None else None
         kwargs = tuple((key, self.argument(one)) for key, one in work.kwargs.items()) if work.kwargs else ()
         return module, getattr(function, "__qualname__", None), work.name, self.argument(work.args), kwargs, made, base
