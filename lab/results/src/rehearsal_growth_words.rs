@@ -2,15 +2,13 @@
 
 use lab_base::figures::{counted, grouped, short};
 use lab_base::section::{Section, Table};
+use memcore::memory::BLOCK_BYTES;
 
 use super::rehearsal::{RehearsalResult, RehearsedRank};
 use super::rehearsal_growth::{GrowingLine, RehearsedGrowth};
 
 /// Most lines that the answer shows.
 const TOP: usize = 8;
-
-/// Blocks of PyTorch's allocator are multiples of this number of bytes.
-const BLOCK: u64 = 512;
 
 /// Returns the rank whose memory grows most, or of which too little was seen, if there is one. A process with fewer steps than others, as a child
 /// that was forked, is not waited for.
@@ -67,9 +65,9 @@ fn remedy(growth: &RehearsedGrowth) -> &'static str {
 }
 
 fn slowly(growth: &RehearsedGrowth) -> String {
-    let small = match growth.lines.iter().all(|line| line.largest_bytes < BLOCK) {
-        true => " (a tensor takes at least 512 B)",
-        false => "",
+    let small = match growth.lines.iter().all(|line| line.largest_bytes < BLOCK_BYTES) {
+        true => format!(" (a tensor takes at least {})", short(BLOCK_BYTES)),
+        false => String::new(),
     };
     match growth.full_at_step {
         Some(step) => format!("so slowly that the card is full at about step {}{small}", grouped(step, ' ')),

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use lab_results::{GrowingLine, RehearsedGrowth, SeldomLine};
 use lab_traces::snapshot::{Course, Growth, Snapshot, Trend, total};
 use lab_traces::stacks::{Line, Place, lives};
+use memcore::memory::BLOCK_BYTES;
 
 use super::answers::{Answer, Card, Holder};
 use super::places::within;
@@ -12,9 +13,6 @@ use super::request::RequestedCard;
 
 /// Growth is slow if the card lasts for this number of steps.
 const SLOW_STEPS: u64 = 10_000_000;
-
-/// Blocks of the allocator are multiples of this number of bytes.
-const BLOCK: u64 = 512;
 
 /// Maximum number of lines that run seldom that are listed.
 const MAX_SELDOM: usize = 100;
@@ -50,7 +48,9 @@ pub(super) fn growth(
         course.growing.iter().filter(|growth| growth.more > 0 || !growth.freed_together).collect();
     let lines = lines(snapshot, answer, card.index, &growing, folder);
     let added: u64 = total(
-        growing.iter().map(|growth| growth.more_bytes.max(growth.more.saturating_mul(BLOCK)) / growth.steps.max(1)),
+        growing
+            .iter()
+            .map(|growth| growth.more_bytes.max(growth.more.saturating_mul(BLOCK_BYTES)) / growth.steps.max(1)),
     );
     let room = requested.room().saturating_sub(card.peak_allocated);
     let full = (added > 0).then(|| answer.steps.saturating_add(room / added.max(1)).saturating_add(1));

@@ -56,8 +56,30 @@ struct Room {
     bytes: u64,
     /// True if it must hold what cuDNN may take besides.
     for_cudnn: bool,
-    /// Bytes of the parameters that are trained, if those are all.
+}
+
+impl Room {
+    /// True if a run that takes so many bytes at least certainly does not fit.
+    fn lacks(self, least: u64) -> bool {
+        least as f64 > UNUSED * self.bytes as f64
+    }
+}
+
+/// The changes that may be made of a run.
+struct Allowed {
+    changes: Vec<Change>,
+    /// Bytes of the run's parameters, if all of them are trained, on one device.
     trained: Option<u64>,
+}
+
+impl Allowed {
+    /// Bytes that the run takes after any of the chosen changes or all of them: parameters, and at the end of the backward pass a gradient of each, unless steps
+    /// free it. Other numeric types may halve them. `None` if a change trains adapters instead.
+    fn least(&self, chosen: &[usize]) -> Option<u64> {
+        let has = |axis: Axis| chosen.iter().any(|i| self.changes[*i].axis() == axis);
+        let each = if has(Axis::Precision) || has(Axis::InBackward) { 1 } else { 2 };
+        self.trained.filter(|_| !has(Axis::Adapters)).map(|bytes| each * bytes)
+    }
 }
 
 /// Combinations that are tried.
@@ -73,19 +95,6 @@ fn changes_the_training(axis: Axis) -> bool {
     matches!(axis, Axis::Sequence | Axis::Precision | Axis::Optimizer | Axis::LargerOptimizer)
 }
 
-/// Bytes that a run takes that trains parameters of so many bytes, after any of the chosen changes or all of them: parameters, and at the end of the backward
-/// pass a gradient of each, unless steps free it. Other numeric types may halve them. `None` if a change trains adapters instead.
-fn least(trained: u64, changes: &[Change], chosen: &[usize]) -> Option<u64> {
-    let has = |axis: Axis| chosen.iter().any(|i| changes[*i].axis() == axis);
-    let each = if has(Axis::Precision) || has(Axis::InBackward) { 1 } else { 2 };
-    (!has(Axis::Adapters)).then_some(each * trained)
-}
-
-/// True if a run that takes so many bytes at least certainly does not fit into this room.
-fn exceeds(least: u64, room: u64) -> bool {
-    least as f64 > UNUSED * room as f64
-}
-
 /// Results of runs that were already made.
 type Made = Mutex<HashMap<Vec<usize>, Option<Needs>>>;
 
@@ -96,32 +105,30 @@ impl TrySearch<'_> {
     /// Those of runs; [`Error::Interrupted`].
     pub fn that_fit(&self, budget_bytes: u64) -> Result<Tries> {
         let before = self.runner.before_training(&self.tried(self.spec.clone()))?;
-        let (changes, trained) = (self.changes(before.tensors), self.trained(before));
+        let allowed = Allowed { changes: self.changes(before.tensors), trained: self.trained(before) };
         // What fits surely: a card may reserve more than was said.
         let sure = self.spec.basis().band().surely(budget_bytes);
         let room = ((budget_bytes as f64 * (1.0 - TIGHT)) as u64).min(sure);
-        let all: Vec<usize> = (0..changes.len()).collect();
-        if let Some(least) =
-            trained.and_then(|bytes| least(bytes, &changes, &all)).filter(|least| exceeds(*least, sure))
-        {
+        let unasked = Room { bytes: sure, for_cudnn: false };
+        let all: Vec<usize> = (0..allowed.changes.len()).collect();
+        if let Some(least) = allowed.least(&all).filter(|least| unasked.lacks(*least)) {
             let order =
                 format!("Nothing here makes it fit: parameters and their gradients alone take {}", short(least));
             return Ok(Tries { order, not_here: NOT_HERE.into(), ..Tries::default() });
         }
         let made = Made::default();
-        let for_cudnn = self.runner.convolves(&self.tried(self.spec.clone()))?;
-        let whole = Room { bytes: sure, for_cudnn, trained };
-        let mut found = self.within(&changes, Room { bytes: room, ..whole }, &made, Of::All)?;
+        let whole = Room { for_cudnn: self.runner.convolves(&self.tried(self.spec.clone()))?, ..unasked };
+        let mut found = self.within(&allowed, Room { bytes: room, ..whole }, &made, Of::All)?;
         if found.reached.is_empty() {
             // Little memory left is better than no answer.
-            found = self.within(&changes, whole, &made, Of::All)?;
+            found = self.within(&allowed, whole, &made, Of::All)?;
         }
         let is_in_doubt = whole.for_cudnn && found.reached.is_empty();
-        let unsure = Room { bytes: room, for_cudnn: false, trained };
+        let unsure = Room { bytes: room, for_cudnn: false };
         if is_in_doubt {
-            found = self.within(&changes, unsure, &made, Of::All)?;
+            found = self.within(&allowed, unsure, &made, Of::All)?;
         }
-        self.beside_adapters(&changes, if is_in_doubt { unsure } else { whole }, &made, &mut found)?;
+        self.beside_adapters(&allowed, if is_in_doubt { unsure } else { whole }, &made, &mut found)?;
         if (self.runner.stop)() {
             return Err(Error::Interrupted);
         }
@@ -132,7 +139,7 @@ impl TrySearch<'_> {
             if let Some(Needs { allocated_bytes, reserved_bytes }) = made.get(chosen).copied().flatten() {
                 let left_bytes = Some(budget_bytes.saturating_sub(reserved_bytes));
                 let (peak_bytes, reserved_bytes) = (Some(allocated_bytes), Some(reserved_bytes));
-                entries.push(Try { peak_bytes, reserved_bytes, left_bytes, ..self.entry(&changes, chosen) });
+                entries.push(Try { peak_bytes, reserved_bytes, left_bytes, ..self.entry(&allowed.changes, chosen) });
             }
         }
         let order = match entries.is_empty() {
@@ -173,12 +180,12 @@ impl TrySearch<'_> {
 
     /// Adapters are what many people take first, and the largest change here: the smallest changes with them have the last place, if none of the others
     /// is a part of them.
-    fn beside_adapters(&self, changes: &[Change], room: Room, made: &Made, found: &mut Found<()>) -> Result<()> {
-        let adapts = |set: &[usize]| set.iter().any(|i| changes[*i].axis() == Axis::Adapters);
+    fn beside_adapters(&self, allowed: &Allowed, room: Room, made: &Made, found: &mut Found<()>) -> Result<()> {
+        let adapts = |set: &[usize]| set.iter().any(|i| allowed.changes[*i].axis() == Axis::Adapters);
         if found.reached.is_empty() || found.reached.iter().any(|(set, ())| adapts(set)) {
             return Ok(());
         }
-        let more = self.within(changes, room, made, Of::Adapters)?;
+        let more = self.within(allowed, room, made, Of::Adapters)?;
         let Some((set, ())) = more.reached.into_iter().next() else { return Ok(()) };
         found.reached.truncate(MOST - 1);
         if !found.reached.iter().any(|(smaller, ())| smaller.iter().all(|i| set.contains(i))) {
@@ -187,7 +194,8 @@ impl TrySearch<'_> {
         Ok(())
     }
 
-    fn within(&self, changes: &[Change], room: Room, made: &Made, of: Of) -> Result<Found<()>> {
+    fn within(&self, allowed: &Allowed, room: Room, made: &Made, of: Of) -> Result<Found<()>> {
+        let changes = &allowed.changes;
         // An allocation of a rank takes more time: hooks, buckets and shards come with it.
         let most = if self.spec.parallel.ranks.data_parallel.is_some() { WORK / 4 * 3 } else { WORK };
         let (enough, work) = if of == Of::All { (MOST, most) } else { (1, most / 4) };
@@ -199,11 +207,7 @@ impl TrySearch<'_> {
         let saves_nothing = |changed: &[usize]| {
             changed.iter().any(|i| changes[*i].saves_temporaries()) && has_no_temporaries(&run(changed).training)
         };
-        let is_too_large = |changed: &[usize]| {
-            room.trained
-                .and_then(|bytes| least(bytes, changes, changed))
-                .is_some_and(|least| exceeds(least, room.bytes))
-        };
+        let is_too_large = |changed: &[usize]| allowed.least(changed).is_some_and(|least| room.lacks(least));
         let attempt = |changed: &[usize]| -> Result<(Outcome<()>, u64)> {
             if is_too_large(changed) {
                 return Ok((Outcome::Missed, 0));
