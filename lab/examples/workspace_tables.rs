@@ -118,14 +118,10 @@ fn listed(path: &std::ffi::OsStr) -> Result<Vec<ConvolutionCase>, Box<dyn std::e
 #[cfg(target_os = "linux")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use std::collections::BTreeSet;
-    use std::fs::File;
-    use std::io::Write;
     use std::path::Path;
 
-    use flate2::Compression;
-    use flate2::write::GzEncoder;
     use lab::rehearse::{RequestedCard, ask_cudnn};
-    use lab::run::{DryRunner, RunSpec, packed_rows};
+    use lab::run::{DryRunner, RunSpec, packed_workspaces};
     use serde_json::json;
 
     let mut words = std::env::args_os().skip(1);
@@ -152,12 +148,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 (named.bytes, named.measured) = (*bytes, 0b111);
             }
         }
-        for (dtype, rows) in ["float32", "float16", "bfloat16"].into_iter().zip(packed_rows(&table.rows)) {
-            let name = format!("src/run/workspaces/tables/sm{sm}-{dtype}.gz");
-            let file = File::create(Path::new(env!("CARGO_MANIFEST_DIR")).join(name))?;
-            let mut file = GzEncoder::new(file, Compression::best());
-            file.write_all(&rows)?;
-            file.finish()?;
+        for (dtype, file) in ["float32", "float16", "bfloat16"].into_iter().zip(packed_workspaces(&table.rows)) {
+            let name = format!("src/run/workspaces/tables/sm{sm}-{dtype}.rows");
+            std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(name), file)?;
         }
         println!("{sm}: {} convolutions by cuDNN {}", table.rows.len(), table.cudnn);
     }

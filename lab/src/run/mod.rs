@@ -64,5 +64,5 @@ pub use tries::TrySearch;
 pub use variants::DEFAULT_PROFILE;
 pub use workspaces::{
     BuiltInWorkspaces, KnowsWorkspaces, NamedWorkspaces, WorkspaceTable, built_in_workspaces, case_numbers,
-    packed_rows, range_bytes, shares_answers,
+    packed_workspaces, range_bytes, shares_answers,
 };

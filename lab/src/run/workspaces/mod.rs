@@ -11,7 +11,7 @@ mod table;
 use lab_base::error::Result;
 use memcore::profile::ConvolutionCase;
 
-pub use built_in::packed_rows;
+pub use built_in::packed_workspaces;
 pub use lab_base::bands::range_bytes;
 pub use row::{NamedWorkspaces, case_numbers, shares_answers};
 pub use table::{WorkspaceTable, built_in_workspaces};
