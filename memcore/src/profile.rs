@@ -7,7 +7,7 @@ mod release;
 mod workspaces;
 
 pub use release::{Nearest, Release};
-pub use workspaces::{ConvolutionCase, ConvolutionPass, ConvolutionWorkspaces, PassBytes};
+pub use workspaces::{ConvolutionCase, ConvolutionPass, ConvolutionWorkspaces, PassBytes, WorkspaceTaken};
 
 use crate::error::{Error, Result};
 

@@ -1,6 +1,7 @@
 //! Dry runs: the memory they need, and whether they fit into a limit.
 
 use std::ops::ControlFlow;
+use std::sync::Mutex;
 
 use lab_base::backends::Entry;
 use lab_base::bands::{Basis, Range};
@@ -9,6 +10,7 @@ use lab_base::error::{Error, Result};
 use lab_results::PeakResult;
 use lab_results::report::Recording;
 use memcore::memory::{Category, Needs};
+use memcore::profile::ConvolutionWorkspaces;
 use memcore::{Deviations, Device};
 
 use super::choices::AllocatorName;
@@ -20,7 +22,7 @@ use super::requests::Served;
 use super::resolve::{resolve, target};
 use super::session::{Session, flow, taken};
 use super::spec::RunSpec;
-use super::workspaces::KnowsWorkspaces;
+use super::workspaces::{KnowsWorkspaces, WorkspaceTable};
 
 /// Steps after which everything that is kept from one to the next exists.
 const FILLED: usize = 2;
@@ -31,10 +33,15 @@ pub struct DryRunner<'a> {
     pub backends: &'static [Entry],
     /// True if a stop was requested.
     pub stop: &'a (dyn Fn() -> bool + Sync),
-    request_cache: RequestCache<'a>,
+    pub(super) request_cache: RequestCache<'a>,
     /// Who knows workspaces of cuDNN; nobody by default.
     pub(super) workspaces: Option<&'a dyn KnowsWorkspaces>,
+    /// The workspaces with which runs were made.
+    pub(super) made_with: MadeWith,
 }
+
+/// What runs were made with by a table, so that each is made once: the most that cuDNN may take, and what it named.
+type MadeWith = Mutex<Vec<(RunSpec, WorkspaceTable, [ConvolutionWorkspaces; 2])>>;
 
 /// What a dry run took within its memory.
 pub(super) struct Taken {
@@ -51,7 +58,13 @@ const SERVED_FOR_ONE: usize = 16;
 impl<'a> DryRunner<'a> {
     /// Makes dry runs with these backends until a stop is requested.
     pub fn new(backends: &'static [Entry], stop: &'a (dyn Fn() -> bool + Sync)) -> Self {
-        Self { backends, stop, request_cache: RequestCache::new(backends, stop), workspaces: None }
+        Self {
+            backends,
+            stop,
+            request_cache: RequestCache::new(backends, stop),
+            workspaces: None,
+            made_with: MadeWith::default(),
+        }
     }
 
     /// Counts the workspaces of cuDNN that somebody knows.

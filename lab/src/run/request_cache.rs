@@ -188,6 +188,25 @@ impl<'a> RequestCache<'a> {
     }
 }
 
+impl RequestCache<'_> {
+    /// Makes the requests of a run known from those of another, from which it differs by the sizes of some allocations: by number, in order, each with what it
+    /// took there and takes here. Nothing happens where that is not enough.
+    pub(super) fn resize(
+        &self,
+        (from, to): (&RunSpec, &RunSpec),
+        sizes: impl IntoIterator<Item = (u64, [u64; 2])>,
+    ) -> Result<()> {
+        let slot = |spec| Ok::<_, Error>(locked(&self.slots).entry(without_allocator(spec)?.1).or_default().clone());
+        let (from, to) = (slot(from)?, slot(to)?);
+        let Some(Known::All(course, deviations)) = locked(&from).clone() else { return Ok(()) };
+        if let Some(requests) = course.requests.resized(sizes) {
+            let course = Course { requests, ..*course };
+            locked(&to).get_or_insert(Known::All(Arc::new(course), deviations));
+        }
+        Ok(())
+    }
+}
+
 /// The run with enough memory and any allocator, and its key.
 fn without_allocator(spec: &RunSpec) -> Result<(RunSpec, Key)> {
     let mut spec = RunSpec { allocator: AllocatorSpec::default(), ..spec.endless() };

@@ -137,6 +137,27 @@ impl Requests {
         self.trace.operations()
     }
 
+    /// Those of a run that differs by sizes alone: of allocations by number, in order, each with what it took and what it takes. `None` if one took something
+    /// else.
+    pub(super) fn resized(&self, sizes: impl IntoIterator<Item = (u64, [u64; 2])>) -> Option<Self> {
+        let mut operations = self.operations().to_vec();
+        let mut allocations = (0_u64..).zip(operations.iter_mut().filter_map(|operation| match operation {
+            Operation::Allocate { bytes, .. } => Some(bytes),
+            _ => None,
+        }));
+        for (number, [before, after]) in sizes {
+            // What ends with the program is in no peak.
+            let Some((_, bytes)) = allocations.find(|(at, _)| *at == number) else { break };
+            if *bytes != before {
+                return None;
+            }
+            *bytes = after;
+        }
+        drop(allocations);
+        let trace = Trace::new(NAME, Settings::default(), operations).ok()?;
+        Some(Self { trace, ..self.clone() })
+    }
+
     /// Number of steps.
     pub(super) fn steps(&self) -> usize {
         self.ends.len()
@@ -476,6 +497,26 @@ mod tests {
         // Rounds of two steps are repeated by two steps.
         let rounds = training(4, 1, None).repeating(2).unwrap();
         assert_eq!(noted(&rounds, 9), training(9, 1, None).operations());
+    }
+
+    #[test]
+    fn sizes_change_where_they_are_said_to() {
+        let whole = training(STEPS, MICRO_BATCHES, None);
+        let resized = whole.resized([(0, [1000, 3000]), (2, [640, 0])]).unwrap();
+        let sizes = |requests: &Requests| -> Vec<u64> {
+            requests
+                .operations()
+                .iter()
+                .filter_map(|one| if let Operation::Allocate { bytes, .. } = one { Some(*bytes) } else { None })
+                .collect()
+        };
+        let (before, after) = (sizes(&whole), sizes(&resized));
+        assert_eq!((&before[..4], &after[..4]), (&[1000, 64, 640, 4][..], &[3000, 64, 0, 4][..]));
+        assert_eq!(before[4..], after[4..]);
+        // Nothing is taken for a size of nothing, and nothing given back.
+        assert_eq!(noted(&resized, STEPS).len() + 2, noted(&whole, STEPS).len());
+        assert_eq!(whole.resized([(0, [999, 1])]), None);
+        assert_eq!(whole.resized([(u64::MAX, [1, 2])]), Some(whole.clone()));
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! The figures of a run whose convolutions cuDNN computes: with the workspaces that it named, else bounded.
 
 use std::collections::BTreeSet;
+use std::sync::PoisonError;
 
 use lab_base::bands::{Basis, Range};
 use lab_base::beside::Uses;
 use lab_base::error::{Error, Result};
 use lab_results::{ConvolutionBound, WorkspaceSource};
-use memcore::Profile;
 use memcore::memory::Needs;
-use memcore::profile::{ConvolutionCase, ConvolutionWorkspaces};
+use memcore::profile::{ConvolutionCase, ConvolutionWorkspaces, WorkspaceTaken};
+use memcore::{Deviations, Profile};
 
 use super::dry_runner::DryRunner;
 use super::figures::{Figures, Room};
@@ -169,18 +170,58 @@ impl DryRunner<'_> {
         }
     }
 
+    /// Makes the run with the workspaces that a table names known from the run with `most` of them: the same convolutions take others.
+    fn resize(
+        &self,
+        spec: &RunSpec,
+        table: &WorkspaceTable,
+        (most, named): (&ConvolutionWorkspaces, &ConvolutionWorkspaces),
+    ) -> Result<()> {
+        let with = |workspaces: &ConvolutionWorkspaces| spec.clone().with_workspaces(workspaces.clone()).endless();
+        let sizes = most.taken().into_iter().filter_map(|WorkspaceTaken { allocation, case, pass }| {
+            let bytes = |workspaces: &ConvolutionWorkspaces| workspaces.bytes(case.clone(), pass).ok();
+            Some((allocation, [bytes(most)?, table.named(&case)?.bytes[pass as usize]]))
+        });
+        self.request_cache.resize((&with(most), &with(named)), sizes)
+    }
+
+    /// Makes the run with all that cuDNN may take, if somebody knows that and PyTorch gives cuDNN a convolution of it: its figures ask for it.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    pub fn with_convolutions(&self, spec: &RunSpec, deviations: Deviations) -> Result<()> {
+        let is_named = matches!(spec.profile.convolutions, Convolutions::Named(_));
+        let Some(table) = self.known(spec).filter(|_| deviations.convolution_bytes() > 0 && !is_named) else {
+            return Ok(());
+        };
+        self.reserved(spec, &self.made_with(spec, &table)[0]).map(drop)
+    }
+
+    /// The most that cuDNN may take by a table, and what it named, for this run: the same for each who asks.
+    fn made_with(&self, spec: &RunSpec, table: &WorkspaceTable) -> [ConvolutionWorkspaces; 2] {
+        let mut made = self.made_with.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((.., known)) = made.iter().find(|(run, by, _)| run == spec && by == table) {
+            return known.clone();
+        }
+        let both = [true, false].map(|most| table.workspaces(most));
+        made.push((spec.clone(), table.clone(), both.clone()));
+        both
+    }
+
     /// The figures with the workspaces of a table; `None` if it lacks one, or the run cannot be made with cuDNN.
     fn named(&self, spec: &RunSpec, table: &WorkspaceTable, figures: Figures) -> Result<Option<Figures>> {
+        let [most, named] = self.made_with(spec, table);
         let workspaces = match &spec.profile.convolutions {
             Convolutions::Named(workspaces) => workspaces.clone(),
-            _ => table.workspaces(false),
+            _ => named,
         };
-        let Some(expected) = self.reserved(spec, &workspaces)? else { return Ok(None) };
-        let cases = workspaces.cases();
-        let source = table.source(cases.iter().map(|(case, _)| case));
-        let largest = cases.iter().flat_map(|(_, bytes)| bytes).max().copied().unwrap_or(0);
-        let most = if source == WorkspaceSource::AskedInARange { table.workspaces(true) } else { workspaces.clone() };
         let Some(upper) = self.reserved(spec, &most)? else { return Ok(None) };
+        self.resize(spec, table, (&most, &workspaces))?;
+        let Some(expected) = self.reserved(spec, &workspaces)? else { return Ok(None) };
+        let cases = most.cases();
+        let source = table.source(cases.iter().map(|(case, _)| case));
+        let named = cases.iter().filter_map(|(case, _)| table.named(case));
+        let largest = named.flat_map(|named| named.bytes).max().unwrap_or(0);
         let (context, basis) = (of_cudnn(spec), basis(spec, table, source));
         let bound = |reserved| ConvolutionBound::of_named((table.cudnn, source, basis), largest, context, reserved);
         let whole = bound([expected, upper.max(expected)]);

@@ -65,7 +65,18 @@ pub type PassBytes = [u64; 3];
 /// Tells the workspaces of a case, if they are known.
 type Lookup = dyn Fn(&ConvolutionCase) -> Option<PassBytes> + Send + Sync;
 
-/// Workspaces by case, which notes the cases that it is asked for. Clones share both.
+/// A workspace that was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceTaken {
+    /// Number of the allocation, among all of the device.
+    pub allocation: u64,
+    /// The convolution.
+    pub case: ConvolutionCase,
+    /// What of it was computed.
+    pub pass: ConvolutionPass,
+}
+
+/// Workspaces by case, which notes the cases that it is asked for, and those that were taken. Clones share both.
 #[derive(Clone)]
 pub struct ConvolutionWorkspaces(Arc<Cases>);
 
@@ -73,6 +84,7 @@ struct Cases {
     identity: u64,
     lookup: Box<Lookup>,
     seen: Mutex<BTreeMap<ConvolutionCase, PassBytes>>,
+    taken: Mutex<Vec<WorkspaceTaken>>,
 }
 
 impl fmt::Debug for ConvolutionWorkspaces {
@@ -100,7 +112,7 @@ impl ConvolutionWorkspaces {
     pub fn new(lookup: impl Fn(&ConvolutionCase) -> Option<PassBytes> + Send + Sync + 'static) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let identity = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::new(Cases { identity, lookup: Box::new(lookup), seen: Mutex::default() }))
+        Self(Arc::new(Cases { identity, lookup: Box::new(lookup), seen: Mutex::default(), taken: Mutex::default() }))
     }
 
     /// Makes workspaces of nothing, for a run that notes its cases.
@@ -124,6 +136,20 @@ impl ConvolutionWorkspaces {
         let known = (self.0.lookup)(&case).ok_or_else(|| Error::invalid("conv2d", "its workspace is not known"))?;
         seen.insert(case, known);
         Ok(known[pass as usize])
+    }
+
+    /// Notes that a workspace becomes the device's allocation of this number. A device that begins anew replaces what was noted of another.
+    pub(crate) fn note(&self, allocation: u64, case: ConvolutionCase, pass: ConvolutionPass) {
+        let mut taken = self.0.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if taken.last().is_some_and(|last| last.allocation >= allocation) {
+            taken.clear();
+        }
+        taken.push(WorkspaceTaken { allocation, case, pass });
+    }
+
+    /// Returns the workspaces that the last run took, in order.
+    pub fn taken(&self) -> Vec<WorkspaceTaken> {
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the cases that were asked for and are known, in order.

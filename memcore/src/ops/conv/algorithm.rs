@@ -127,6 +127,12 @@ impl Buffer {
 fn cudnn_workspace(device: &Device, call: &KernelCall, format: Format, otherwise: u64) -> Result<u64> {
     let profile = device.profile();
     let Some(named) = &profile.convolution_workspaces else { return Ok(otherwise) };
-    let case = ConvolutionCase::of_call(call, format == Format::ChannelsLast);
-    case.map_or(Ok(otherwise), |(case, pass)| named.bytes(case, pass))
+    let Some((case, pass)) = ConvolutionCase::of_call(call, format == Format::ChannelsLast) else {
+        return Ok(otherwise);
+    };
+    let bytes = named.bytes(case.clone(), pass)?;
+    if bytes > 0 {
+        named.note(device.with_ledger(|ledger| ledger.usage().n_alloc()), case, pass);
+    }
+    Ok(bytes)
 }
