@@ -3,6 +3,7 @@
 use clap::builder::PossibleValuesParser;
 use clap::{CommandFactory, Parser, Subcommand};
 
+use super::declared::RunFlags;
 use super::{
     BenchArgs, CardsArgs, CheckArgs, DevicesArgs, ExplainArgs, FitArgs, GlobalArgs, ListArgs, ManArgs, ModelsArgs,
     MonitorArgs, NetworkArgs, PlanArgs, PredictArgs, ReplayArgs, ReportArgs, RunArgs, SnapshotArgs, TrainArgs,
@@ -45,7 +46,7 @@ pub(crate) enum Command {
     #[command(after_help = "Example: GPT-2 with a batch of 8\n  vramlab show gpt2 --batch 8\n\n\
             Example: a network of your own, every module and operator\n  vramlab show model.pt2 --batch 32 --full\n\n\
             Example: a config.json of transformers, as a page\n  vramlab show config.json --sequence 2048 --html network.html")]
-    Show(NetworkArgs),
+    Show(RunFlags<NetworkArgs>),
     /// Ask a question about memory: an experiment with a prediction, a measurement and a verdict; without a name, the list.
     #[command(
         name = "ask",
@@ -55,7 +56,7 @@ pub(crate) enum Command {
             Example: the verdicts for several batches of another network\n  \
             vramlab ask steady-state --backend meta --model mlp -L batch 32,128,512"
     )]
-    Run(RunArgs),
+    Run(RunFlags<RunArgs>),
     /// Train a network of vramlab on this machine, and account for its memory, phase by phase.
     #[command(after_help = "Example: handwritten digits in a minute, on the CPU\n  \
             vramlab train --model mlp --data digits --backend cpu\n\n\
@@ -66,7 +67,7 @@ pub(crate) enum Command {
             Example: ten steps in two halves\n  \
             vramlab train --model mlp --data digits --steps 5 --save half.safetensors\n  \
             vramlab train --model mlp --data digits --steps 5 --resume half.safetensors")]
-    Train(TrainArgs),
+    Train(RunFlags<TrainArgs>),
     /// Will it fit? How much GPU memory a training needs, and what makes it fit: a script, a command, a model file, a name.
     #[command(after_help = "Example: does this script fit on an RTX 4090?\n  \
             vramlab predict train.py --gpu rtx4090\n\n\
@@ -76,17 +77,17 @@ pub(crate) enum Command {
             vramlab predict gpt2 --batch 8 --gpu 24GiB\n\n\
             Example: a config.json of Hugging Face, and its largest batch\n  \
             vramlab predict config.json --gpu rtx4090 --largest")]
-    Predict(PredictArgs),
+    Predict(RunFlags<PredictArgs>),
     /// Find the largest batch (or sequence) for a card, with the formula of the peak, verified.
     #[command(after_help = "Example: the largest batch of GPT-2 on an RTX 4090\n  \
             vramlab fit --model gpt2 --optimizer adamw --gpu rtx4090")]
-    Fit(FitArgs),
+    Fit(RunFlags<FitArgs>),
     /// Find the fastest way to train on a card with so many examples a step: techniques and micro-batches, each run dry.
     #[command(after_help = "Example: GPT-2 with 64 texts a step on an RTX 4090\n  \
             vramlab plan gpt2 --global-batch 64 --gpu rtx4090\n\n\
             Example: a config.json of Hugging Face, with other numeric types allowed\n  \
             vramlab plan config.json --global-batch 32 --sequence 2048 --gpu rtx4090 --allow numbers")]
-    Plan(PlanArgs),
+    Plan(RunFlags<PlanArgs>),
     /// Run a training script of your own on a card that is not there, and say whether it fits and what takes the memory.
     #[cfg(target_os = "linux")]
     #[command(after_help = "Example: does this script fit on an RTX 4090?\n  \
@@ -95,7 +96,7 @@ pub(crate) enum Command {
             vramlab rehearse --gpu rtx4090 -L batch 1,2,4 -- python train.py --batch-size {batch}\n\n\
             Example: two ranks, and PyTorch's snapshot of each\n  \
             vramlab rehearse --gpu a100-40 --gpus 2 --snapshot run.pickle -- torchrun --nproc-per-node 2 train.py")]
-    Rehearse(super::RehearseArgs),
+    Rehearse(RunFlags<super::RehearseArgs>),
     /// Run a recorded allocation trace through any allocator, or several side by side.
     #[command(after_help = "Example: what would expandable segments and a perfect plan have taken?\n  \
             vramlab replay run.json --compare caching,expandable,planned\n\n\
@@ -128,7 +129,7 @@ pub(crate) enum Command {
             Example: after an intended change\n  \
             vramlab check --baseline memory.lock.json --update"
     )]
-    Check(CheckArgs),
+    Check(RunFlags<CheckArgs>),
     /// Explain an out-of-memory message of PyTorch, pasted or from a log, and say what to try.
     #[command(after_help = "Example: what the last message of a log says\n  \
             vramlab explain train.log")]

@@ -42,6 +42,9 @@ impl Files {
     pub(super) fn read(matches: &ArgMatches) -> Result<Self, Refusal> {
         let Some((name, matches)) = matches.subcommand() else { return Ok(Self::default()) };
         let path = |id: &str| matches.try_get_one::<PathBuf>(id).ok().flatten();
+        if ["config", "hf_args", "recipe"].into_iter().all(|id| path(id).is_none()) {
+            return Ok(Self::default());
+        }
         let mut root = Cli::declared();
         root.build();
         let Some(command) = root.find_subcommand(name) else { return Ok(Self::default()) };

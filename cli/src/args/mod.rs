@@ -8,6 +8,7 @@ mod bench;
 mod check;
 mod cli;
 mod config;
+mod declared;
 mod door;
 mod dry_run;
 mod global;
@@ -145,6 +146,18 @@ fn at_its_source(failure: Failure, sources: &config::Sources) -> Failure {
 /// Parses a command line, with its configuration file.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Invocation, Refusal> {
     let words = without_help(words);
+    let few = declared::few(&words);
+    match few.map(|names| declared::only(names, || parse_declared(words.clone()))) {
+        // What is said of an error may name flags of any command.
+        Some(Err(Refusal::Clap(_))) | None => parse_declared(words),
+        // It may be a command that starts a script, after all.
+        Some(Err(_)) if few == Some(&["predict"]) => parse_declared(words),
+        Some(parsed) => parsed,
+    }
+}
+
+/// Parses a command line by the flags that are declared.
+fn parse_declared(words: Vec<OsString>) -> Result<Invocation, Refusal> {
     let mut command = command(&words);
     command.build();
     let line::Entered { words, notes } = door::enter(words, &command)?;

@@ -62,7 +62,7 @@ use std::path::PathBuf;
 
 use lab::run::ParallelSpec;
 
-use crate::args::{Command, Invocation, PredictArgs, SnapshotCommand};
+use crate::args::{Command, Invocation, SnapshotCommand};
 use crate::exit::{Code, Failure, Result};
 use crate::file_kind::{self, Kind};
 use crate::ui::Ui;
@@ -176,8 +176,8 @@ fn check_files(command: &Command) -> Result<()> {
 fn split(invocation: &Invocation, ui: &Ui) -> Option<Result<Code>> {
     let run = &invocation.run;
     let is_one_run = run.parallel == ParallelSpec::default() && invocation.axes.is_empty();
-    if let (false, Command::Predict(PredictArgs { checkpoint_budget: Some(_), .. })) =
-        (is_one_run, &invocation.cli.command)
+    if let (false, Command::Predict(args)) = (is_one_run, &invocation.cli.command)
+        && args.checkpoint_budget.is_some()
     {
         return Some(Err(Failure::usage("--checkpoint-budget is for one run on one card")));
     }

@@ -135,8 +135,10 @@ pub(super) fn execute_with(
         }
         seen.step(&step)
     };
-    let (trained, saved) =
-        weights::train(&plan.weights, |continuation| session.train_from(&device, continuation, on_step))?;
+    let (trained, saved) = weights::train(&plan.weights, |continuation| match plan.few_steps {
+        true => session.train_few(&device, continuation, on_step),
+        false => session.train_from(&device, continuation, on_step),
+    })?;
     let Seen { summary, stats, last, watch, .. } = seen.end();
     ui.note(format!("{} after {} events", info.name, device.usage().n_alloc() + device.usage().n_free()));
     let result = described(session, info);

@@ -31,6 +31,8 @@ pub(super) struct Plan {
     pub page: HtmlArgs,
     /// Files of weights and state to begin with and to save.
     pub weights: Weights,
+    /// True if the first steps are enough: nothing of the others is shown.
+    pub few_steps: bool,
 }
 
 /// Makes a session on the devices of this build, and prints remarks on what was chosen.
@@ -81,7 +83,18 @@ impl Plan {
             None => None,
         };
         let (page, weights) = (HtmlArgs::default(), Weights::default());
-        Ok(Self { spec: spec.clone(), session, events, snapshot, summary, stats, exports, page, weights })
+        Ok(Self {
+            spec: spec.clone(),
+            session,
+            events,
+            snapshot,
+            summary,
+            stats,
+            exports,
+            page,
+            weights,
+            few_steps: false,
+        })
     }
 
     /// Keeps every event of the run.

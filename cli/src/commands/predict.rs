@@ -69,8 +69,8 @@ fn built_in(args: &PredictArgs, spec: &RunSpec, origin: Option<String>, ui: &Ui)
     let plan = Plan::predict(args, spec, ui)?.for_page(&args.page).rows_for(&args.output);
     // What only the details show is not computed for an answer without them.
     let in_full = ui.view.full || plan.writes_steps(&args.output);
-    let plan = if !in_full {
-        plan
+    let mut plan = if !in_full {
+        Plan { few_steps: !plan.summary && !plan.stats, ..plan }
     } else if is_short(&plan) || plan.writes_steps(&args.output) {
         plan.with_history()
     } else {
@@ -80,12 +80,26 @@ fn built_in(args: &PredictArgs, spec: &RunSpec, origin: Option<String>, ui: &Ui)
         plan
     };
     let asked = Asked { in_full, changes: true };
-    let mut report = answer(&runner, spec, &plan, asked, origin, || train::measured(&plan, &args.output, ui))?;
+    let answered_by =
+        |plan: &Plan| answer(&runner, spec, plan, asked, origin.clone(), || train::measured(plan, &args.output, ui));
+    let mut report = answered_by(&plan)?;
+    if plan.few_steps && is_of_later_steps(&report) {
+        plan.few_steps = false;
+        report = answered_by(&plan)?;
+    }
     if let Some(found) = &mut report.result.prediction {
         found.checkpoints = checkpoints;
     }
     let is_no = is_no(&report.failure);
     answered(is_no, train::deliver(&plan, report, &args.output, ui))
+}
+
+/// True if what an answer is about happened after the first steps, which alone were made: it needs more than they took, or ran out of memory later.
+fn is_of_later_steps(report: &Report) -> bool {
+    let needs = report.result.prediction.as_ref().map(|prediction| prediction.needs.allocated_bytes);
+    let peak = report.result.peak.as_ref().map(|peak| peak.bytes);
+    let is_late = report.failure.is_some() && report.result.out_of_memory.is_none();
+    is_late || report.failure.is_none() && peak < needs
 }
 
 /// Parts of an answer that take longer than the rest.
@@ -113,6 +127,7 @@ pub(super) fn answer(
         || -> Result<_> {
             let report = run()?;
             let needs_peak = report.failure.as_ref().map(|_| runner.peak(spec)).transpose()?;
+            runner.with_convolutions(spec, report.deviations)?;
             Ok((report, needs_peak))
         },
         || with_enough_memory(runner, spec, &plan.session, asked.in_full),

@@ -14,9 +14,10 @@ pub(super) fn of_predicted(
     session: &Session,
     needs: &Figures,
 ) -> Result<Option<Tries>> {
-    // What other parts of the answer found is left out: how far the search comes does not depend on them.
-    let search = TrySearch { runner: runner.afresh(), spec, session, command: "predict", instead: None };
+    let search = TrySearch { runner, spec, session, command: "predict", instead: None };
     let Some(room) = needs.room else { return Ok(Some(search.that_save(needs)?)) };
+    // What other parts of the answer found is left out: how far the search comes does not depend on them.
+    let search = TrySearch { runner: &runner.afresh(), ..search };
     let left = room.reserved_bytes.map(|reserved| room.budget_bytes.saturating_sub(reserved));
     match left {
         Some(left) if left as f64 >= TIGHT * room.budget_bytes as f64 && !needs.is_in_doubt() => Ok(None),
@@ -27,14 +28,14 @@ pub(super) fn of_predicted(
 /// Finds changes for a dry run that does not fit into its budget.
 pub(super) fn that_fit(runner: DryRunner<'_>, spec: &RunSpec, budget_bytes: u64) -> Result<Tries> {
     let session = runner.session(spec)?;
-    let search = TrySearch { runner, spec, session: &session, command: "predict", instead: None };
+    let search = TrySearch { runner: &runner, spec, session: &session, command: "predict", instead: None };
     Ok(search.that_fit(budget_bytes)?)
 }
 
 /// Finds changes for a run on a device with a limit below its needs; dry runs find what each changed form needs. `None` without a limit.
 pub(super) fn of_trained(spec: &RunSpec, session: &Session) -> Result<Option<Tries>> {
     let Some(bytes) = session.target.budget_bytes().map_err(lab::Error::from)? else { return Ok(None) };
-    let search = TrySearch { runner: dry_runner(), spec, session, command: "train", instead: Some(bytes) };
+    let search = TrySearch { runner: &dry_runner(), spec, session, command: "train", instead: Some(bytes) };
     Ok(Some(search.that_fit(bytes)?))
 }
 

@@ -21,6 +21,9 @@ use super::target::Target;
 /// Rounds of steps in which every kernel of a run is called.
 const ROUNDS_WITH_EVERY_KERNEL: usize = 2;
 
+/// Rounds of steps in which most runs reach their highest peak: optimizers make their state in the first, and have it in the second.
+const FEW_ROUNDS: usize = 2;
+
 /// Called after each step; returns whether to continue.
 pub type OnStep<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
@@ -92,6 +95,25 @@ impl Session {
         on_step: &mut OnStep<'_>,
     ) -> Result<RunResult, Failed> {
         self.network.train(device, &self.run, &self.source, continuation, on_step)
+    }
+
+    /// Steps of a dry run that show the others: of most runs none reaches a higher peak than the first rounds.
+    pub fn few_steps(&self) -> usize {
+        self.run.steps.min(FEW_ROUNDS.saturating_mul(self.run.period()))
+    }
+
+    /// Trains on an opened device for the first of the run's steps.
+    ///
+    /// # Errors
+    /// Those of [`train_from`](Self::train_from).
+    pub fn train_few(
+        &self,
+        device: &Device,
+        continuation: &mut Continuation<'_>,
+        on_step: &mut OnStep<'_>,
+    ) -> Result<RunResult, Failed> {
+        let few = RunSettings { steps: self.few_steps(), ..self.run.clone() };
+        self.network.train(device, &few, &self.source, continuation, on_step)
     }
 
     /// Trains from the beginning.

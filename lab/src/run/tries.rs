@@ -3,11 +3,12 @@
 //! The smallest change comes first: a setting outside of the script, one line of it, a batch in parts, other numeric types, another optimizer, a shorter
 //! sequence; combinations of a few small changes come before a large one.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod single;
+
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use lab_analysis::combine::{End, Found, Goal, Limits, Move, Outcome, smallest};
-use lab_analysis::side_by_side;
 use lab_base::error::{Error, Result};
 use lab_base::figures::{counted, short};
 use lab_base::section::{MOST, NOT_HERE, Tries, Try};
@@ -17,7 +18,6 @@ use serde_json::{Map, Value};
 
 use super::changes::{self, Axis, Change};
 use super::dry_runner::{BeforeTraining, DryRunner};
-use super::figures::Figures;
 use super::network::Network;
 use super::request_cache::has_no_temporaries;
 use super::session::Session;
@@ -33,13 +33,10 @@ const WORK: u64 = 1_000_000;
 /// A network may have parameters without a gradient, but not as many as these: what certainly does not fit takes so many times the memory.
 const UNUSED: f64 = 1.1;
 
-/// Savings below this share are not worth a change.
-const WORTH: f64 = 0.05;
-
 /// A search for changes of a run.
 pub struct TrySearch<'a> {
     /// Maker of the dry runs.
-    pub runner: DryRunner<'a>,
+    pub runner: &'a DryRunner<'a>,
     /// The run.
     pub spec: &'a RunSpec,
     /// Its resolved form.
@@ -251,41 +248,6 @@ impl TrySearch<'_> {
             }
         };
         smallest(&moves, &limits, &Goal { attempt: &attempt, may_reach: &may_reach })
-    }
-
-    /// Returns the single changes that save most, for a run without a limit.
-    pub fn that_save(&self, as_it_is: &Figures) -> Result<Tries> {
-        let before = self.runner.before_training(&self.tried(self.spec.clone()))?;
-        let changes = self.changes(before.tensors);
-        let one_by_one: Vec<usize> = (0..changes.len()).collect();
-        let runs = side_by_side(&one_by_one, self.runner.stop, |i| {
-            self.runner.figures_of_change(&self.tried(self.with(&changes, &[*i])))
-        });
-        let before = as_it_is.reserved_bytes;
-        let mut entries: BTreeMap<(u64, usize), Try> = BTreeMap::new();
-        for (i, figures) in runs.into_iter().enumerate() {
-            let figures = match figures.ok_or(Error::Interrupted)? {
-                Ok(figures) => figures,
-                Err(error) if error.is_usage() => continue,
-                Err(error) => return Err(error),
-            };
-            let reserved = figures.room.and_then(|room| room.reserved_bytes).unwrap_or(figures.reserved_bytes);
-            if reserved as f64 <= before as f64 * (1.0 - WORTH) {
-                let left_bytes = figures.room.map(|room| room.budget_bytes.saturating_sub(reserved));
-                let (peak_bytes, reserved_bytes) = (Some(figures.allocated_bytes), Some(reserved));
-                let entry = Try { peak_bytes, reserved_bytes, left_bytes, ..self.entry(&changes, &[i]) };
-                entries.insert((reserved, i), entry);
-            }
-        }
-        let order = match entries.is_empty() {
-            true => "No single change that was tried saves 5 %",
-            false => "Try, what saves most first (each was run)",
-        };
-        // One change of each kind: the one that saves most.
-        let mut seen = BTreeSet::new();
-        let entries = entries.into_iter().filter(|((_, i), _)| seen.insert(changes[*i].axis() as usize));
-        let entries = entries.map(|(_, entry)| entry).take(MOST).collect();
-        Ok(Tries { order: order.into(), entries, search: String::new(), not_here: NOT_HERE.into() })
     }
 
     /// The run with these changes.

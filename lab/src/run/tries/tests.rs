@@ -1,5 +1,7 @@
 //! What a search knows without a dry run.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use super::*;
@@ -14,7 +16,7 @@ fn fields() -> RunSpec {
 fn no_change_takes_less_than_the_least() {
     let (spec, runner) = (fields(), DryRunner::new(&[], &|| false));
     let session = runner.session(&spec).unwrap();
-    let search = TrySearch { runner, spec: &spec, session: &session, command: "predict", instead: None };
+    let search = TrySearch { runner: &runner, spec: &spec, session: &session, command: "predict", instead: None };
     let before = search.runner.before_training(&spec).unwrap();
     let allowed = Allowed { changes: search.changes(before.tensors), trained: search.trained(before) };
     let (changes, trained) = (&allowed.changes, allowed.trained.unwrap());
