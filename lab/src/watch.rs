@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
 use lab_base::error::{Error, Result};
+use lab_results::command::quoted;
 use lab_results::{Looked, PredictedPeaks, SnapshotResult, WatchResult, Watched};
 use lab_traces::snapshot::Snapshot;
 use tempfile::TempDir;
@@ -41,6 +42,9 @@ except Exception:
 if _start is not None:
     _start.users_own(_here)
 ";
+
+/// What a watched process says where there is no card.
+const WITHOUT_CARD: [&str; 2] = ["this PyTorch is built without CUDA", "PyTorch sees no CUDA device"];
 
 /// Largest status that is read.
 const MAX_BYTES: u64 = 1 << 20;
@@ -126,7 +130,7 @@ impl Watching {
             kept: None,
         };
         let Some(fullest) = WatchResult::fullest(&result.processes).cloned() else {
-            let why = all.iter().find_map(|one| one.problem.clone());
+            let why = all.iter().find_map(|one| one.problem.clone()).map(|why| self.with_a_way_out(why));
             return Err(Error::host("watch", why.unwrap_or_else(|| self.why_nothing(!all.is_empty()))));
         };
         if let Some(written) = fullest.snapshot.as_ref().map(PathBuf::from).filter(|path| path.is_file()) {
@@ -144,6 +148,18 @@ impl Watching {
             }
         }
         Ok(result)
+    }
+
+    /// Adds to what a process said the command that answers without a card, if it is a card that lacks.
+    fn with_a_way_out(&self, why: String) -> String {
+        if !WITHOUT_CARD.contains(&why.as_str()) {
+            return why;
+        }
+        let command: Vec<String> = self.command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
+        format!(
+            "{why}; what it takes on a card that is not here: vramlab predict --gpu rtx4090 -- {}",
+            command.join(" ")
+        )
     }
 
     fn why_nothing(&self, has_torch: bool) -> String {

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::Command;
+use lab::cards::Card;
 
 use super::line::{Entered, Line, is_exactly_a_flag, values_of};
 use super::what::{self, What};
@@ -283,6 +284,10 @@ fn info(mut line: Line<'_>) -> Result<Entered> {
         "devices" | "device" | "backends" => Ok(line.with_own("devices")),
         "models" | "model" | "networks" => Ok(line.with_own("models")),
         "experiments" | "questions" | "list" => Ok(line.with_own("list")),
+        name if Card::named(name).is_some() => {
+            line.rest.insert(at, name.into());
+            Ok(line.with_own("cards"))
+        }
         _ => {
             let mut notes = Vec::new();
             let words = words_of(&topic, what::named(&topic)?, false, &mut notes)?;

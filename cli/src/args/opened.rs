@@ -88,9 +88,24 @@ fn kind(path: &Path) -> Result<Reader> {
                 "{}: no text, and no snapshot, result or recording; a download may be broken",
                 input::name(path)
             ))),
-            None => Ok(by_text(&head)),
+            None if is_pipe => Ok(by_text(&head)),
+            None => by_name(path).unwrap_or_else(|| Ok(by_text(&head))),
         },
     }
+}
+
+/// The error of text that another command reads, by the file's name; `None` for what may be a log or a recording.
+fn by_name(path: &Path) -> Option<Result<Reader>> {
+    let ending = path.extension()?.to_str()?.to_ascii_lowercase();
+    let what = match ending.as_str() {
+        "yaml" | "yml" | "toml" => "a recipe, a network or flags",
+        "py" | "ipynb" => "a script",
+        _ => return None,
+    };
+    let path = path.display();
+    Some(Err(Failure::usage(format!(
+        "{path}: {what}, not {READ}; what it needs: vramlab predict {path} --gpu rtx4090"
+    ))))
 }
 
 /// True for what may be a log: few control characters, but for those of terminals, or text of two bytes a character.

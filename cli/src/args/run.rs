@@ -34,6 +34,9 @@ pub(crate) struct ModelsArgs {
 /// `vramlab cards`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CardsArgs {
+    /// Only these cards, with the sources of their figures [default: all].
+    #[arg(value_name = "CARD")]
+    pub names: Vec<String>,
     #[command(flatten)]
     pub page: HtmlArgs,
     #[command(flatten)]

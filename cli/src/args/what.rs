@@ -141,6 +141,12 @@ fn file(path: &Path) -> Result<What, Failure> {
     if ends("toml") {
         return Ok(if describes_layers(path) { What::Network(path.into()) } else { settings(path) });
     }
+    if ends("log") || ends("txt") || ends("md") {
+        return Err(Failure::usage(format!(
+            "{0}: neither a script nor a network; an out-of-memory message in it is explained by: vramlab open {0}",
+            path.display()
+        )));
+    }
     match Kind::guess(path) {
         Some(Kind::Arguments) => recipe(path),
         Some(Kind::Config | Kind::Exported | Kind::Diffusers) | None => Ok(What::Network(path.into())),

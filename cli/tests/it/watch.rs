@@ -73,6 +73,11 @@ fn without_a_training_on_a_card_there_is_an_error() {
         (&["true"][..], 3, "no Python that could be watched"),
         (&["python3", "-c", "print(1)"], 3, "no Python of the command imported torch"),
         (&["python3", "-c", "import torch"], 3, "no optimizer of torch.optim made a step"),
+        (
+            &["env", "STAND_IN=absent", "python3", "-c", "import torch"],
+            3,
+            "sees no CUDA device; what it takes on a card that is not here: vramlab predict --gpu rtx4090 -- env",
+        ),
         (&["python3", "-c", "exit(7)"], 7, "no Python of the command imported torch"),
         (&["python3", "-c", "import os; os.kill(os.getpid(), 9)"], 137, "no Python of the command"),
         (&["vramlab-no-such-program"], 2, "cannot be started"),

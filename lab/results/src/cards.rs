@@ -189,6 +189,31 @@ pub(super) fn on_windows(title: &str) -> Option<&'static str> {
     )
 }
 
+impl Cards {
+    /// These cards alone.
+    pub fn chosen(cards: &[&Card]) -> Self {
+        let all = Self::default();
+        let keep = |cards_of: Vec<CardResult>| -> Vec<CardResult> {
+            cards_of.into_iter().filter(|one| cards.iter().any(|card| card.name == one.name)).collect()
+        };
+        let contexts = all.contexts.into_iter().filter(|seen| cards.iter().any(|card| card.title == seen.card));
+        Self { cards: keep(all.cards), slices: keep(all.slices), contexts: contexts.collect() }
+    }
+
+    /// True unless these are all cards.
+    fn is_chosen(&self) -> bool {
+        self.cards.len() < ALL.len()
+    }
+
+    /// The parts about a few cards, with the sources of their figures.
+    fn chosen_sections(&self, columns: &[&str]) -> Vec<Section> {
+        let every = || self.cards.iter().chain(&self.slices);
+        let mut sections = vec![Section::List(Table::new("", columns, every().map(CardResult::row).collect()))];
+        sections.extend(every().map(CardResult::sources));
+        sections
+    }
+}
+
 impl Default for Cards {
     fn default() -> Self {
         let of = |cards: &[Card]| cards.iter().map(CardResult::from).collect();
@@ -200,11 +225,15 @@ impl Findings for Cards {
     const SCHEMA: &'static str = "vramlab-cards-1";
 
     fn title(&self) -> String {
-        format!("{} for --gpu", counted(self.cards.len() as u64, "card"))
+        let slices = if self.is_chosen() { self.slices.len() } else { 0 };
+        format!("{} for --gpu", counted((self.cards.len() + slices) as u64, "card"))
     }
 
     fn sections(&self) -> Vec<Section> {
         let columns = ["card", "name", "total", "context", "profile"];
+        if self.is_chosen() {
+            return self.chosen_sections(&columns);
+        }
         let bars = self.cards.iter().map(|card| (card.name.clone(), Cell::Bytes(card.total_bytes))).collect();
         let reading = format!(
             "Total: what the driver reports. Context: what a process takes besides what PyTorch reserved, as seen on that card; ~: not seen there, so {}, {}. MIG slices (h100-3g.40gb) and sources: --full.",

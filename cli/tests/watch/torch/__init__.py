@@ -45,11 +45,11 @@ def allocate(size):
 _C = types.SimpleNamespace(DisableTorchFunction=_Disable, _cuda_attach_out_of_memory_observer=_observers.append)
 cuda = types.SimpleNamespace(
     OutOfMemoryError=OutOfMemoryError,
-    is_available=lambda: True,
+    is_available=lambda: os.environ.get("STAND_IN") != "absent",
     get_device_name=lambda _device: "NVIDIA stand-in",
     mem_get_info=lambda _device: (1000 - HELD.allocated, 1000),
     memory_stats_as_nested_dict=_stats,
-    _lazy_call=lambda begin: None if os.environ.get("STAND_IN") == "unused" else begin(),
+    _lazy_call=lambda begin: None if os.environ.get("STAND_IN") in ("unused", "absent") else begin(),
     memory=types.SimpleNamespace(
         _record_memory_history=lambda **_how: None, _dump_snapshot=lambda path: shutil.copy(os.environ["STAND_IN_SNAPSHOT"], path)
     ),
