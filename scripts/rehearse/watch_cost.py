@@ -1,11 +1,12 @@
-"""What a watch takes of a step: steps with and without it, in turn, in one process on a simulated card.
+"""What a watch takes of a step: blocks of steps with and without it, in random order, in one process on a simulated card.
 
-    LD_PRELOAD=… python scripts/rehearse/watch_cost.py mlp|gpt2 PAIRS [ENTRIES]
+    LD_PRELOAD=… python scripts/rehearse/watch_cost.py mlp|gpt2 ROUNDS [ENTRIES]
 
 The environment is that of "By hand" in docs/rehearsal-library.md. Kernels do nothing there: a step takes the host's own time alone, and on a card it is
 no shorter. Times are those of the processor, of all threads.
 """
 
+import random
 import statistics
 import sys
 import tempfile
@@ -24,7 +25,8 @@ from vramlab._watching.tell import Teller
 # The watch's own clock is the processor's, too.
 time.perf_counter = time.process_time
 
-SETTLING = 50
+# Steps before the measurement, and of a block.
+STEPS = {"mlp": (300, 64), "gpt2": (100, 16)}
 
 
 def mlp():
@@ -69,62 +71,57 @@ class Switch:
         return torch.cuda.memory_stats_as_nested_dict()["allocation"]["all"]["allocated"]
 
 
-def mean(values):
-    """The mean and its standard error."""
+def trimmed(values):
+    """The mean without a twentieth at each end, and its standard error."""
+    values = sorted(values)
+    cut = len(values) // 20
+    values = values[cut : len(values) - cut]
     return statistics.mean(values), statistics.stdev(values) / len(values) ** 0.5
 
 
 def main():
-    which, pairs = sys.argv[1], int(sys.argv[2])
+    which, rounds = sys.argv[1], int(sys.argv[2])
     entries = int(sys.argv[3]) if len(sys.argv) > 3 else ENTRIES
     net, loss = {"mlp": mlp, "gpt2": gpt2}[which]()
+    settling, length = STEPS[which]
     optimizer = torch.optim.AdamW(net.parameters())
 
-    def one():
+    def block(steps):
         """The processor's seconds of a step."""
         start = time.process_time()
-        optimizer.zero_grad()
-        loss().backward()
-        optimizer.step()
-        return time.process_time() - start
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss().backward()
+            optimizer.step()
+        return (time.process_time() - start) / steps
 
     with tempfile.TemporaryDirectory() as name:
         switch = Switch(Path(name), entries)
+        block(settling)
+        switch.off()
+        # Each round has a block of each kind, in random order. The second without a watch shows what the method cannot tell apart.
+        found = {"with": [], "without": [], "without again": []}
+        kinds = list(found)
+        for _ in range(rounds):
+            random.shuffle(kinds)
+            for kind in kinds:
+                if kind == "with":
+                    switch.on()
+                else:
+                    switch.made()
+                block(3)
+                found[kind].append(block(length))
+                if kind == "with":
+                    switch.off()
+                else:
+                    switch.made()
         meter = switch.meter
-        first = [one() for _ in range(SETTLING)]
-        own, since, away = meter._own, time.process_time(), meter._since
-        # Of steps with the watch, those that were recorded, and others; each with the step without the watch beside it.
-        found = {True: [], False: []}
-        is_on = True
-        # on, off, off, on, …
-        for pair in range(pairs):
-            both = {}
-            for on in (True, False) if pair % 2 == 0 else (False, True):
-                if is_on != on:
-                    is_on = on
-                    (switch.on if on else switch.off)()
-                recorded = meter.history.is_on
-                both[on] = (one(), recorded)
-            found[both[True][1]].append((both[True][0], both[False][0]))
-    every = [pair for pairs in found.values() for pair in pairs]
-    without = statistics.median(off for _, off in every)
-    made = switch.made() // (SETTLING + 2 * pairs)
-    print(
-        f"{which}, torch {torch.__version__}: {len(every)} pairs of steps of {1e3 * without:.2f} ms with {made} allocations, {entries} entries"
-    )
-    for recorded, pairs in found.items():
-        if len(pairs) > 1:
-            low, middle, high = statistics.quantiles([on - off for on, off in pairs], n=4)
-            # Of a median of so many.
-            doubt = 1.25 * (high - low) / 1.35 / len(pairs) ** 0.5
-            least = min(on for on, _ in pairs) / min(off for _, off in every) - 1
-            words = "recorded" if recorded else "not recorded"
-            print(f"  {len(pairs)} {words}: {middle / without:+.2%} ± {doubt / without:.2%} in the median, {least:+.2%} the least")
-    # Without the first steps and the first picture.
-    share = (meter._own - own) / (time.process_time() - since - (meter._since - away))
-    middle, doubt = mean([on - off for on, off in every])
-    print(f"  all: {middle / without:+.2%} ± {doubt / without:.2%} in the mean; by its own account {share:.2%}")
-    print(f"  the first three {statistics.median(first[1:3]) / without - 1:+.0%}, {meter.history.recorded} of {meter.steps} recorded")
+        step = 1e3 * statistics.median(found["without"])
+        print(f"{which}, torch {torch.__version__}: {rounds} rounds of {length} steps of {step:.2f} ms, {entries} entries")
+        for kind in ("with", "without again"):
+            share, doubt = trimmed([one / other - 1 for one, other in zip(found[kind], found["without"])])
+            print(f"  {kind}: {share:+.2%} ± {doubt:.2%}")
+        print(f"  by its own account {meter.status()['own_share']:.2%}, {meter.history.recorded} of {meter.steps} steps recorded")
 
 
 main()

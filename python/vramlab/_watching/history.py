@@ -12,7 +12,7 @@ from typing import Any, Optional
 # Events that PyTorch keeps in main memory: the last ones.
 ENTRIES = 100_000
 # Share of the time that the recording may take, on average.
-_SHARE = 0.002
+_SHARE = 0.001
 # Steps that are recorded whatever it takes: the first ones, in which what stays is allocated; now and then; when something happens.
 FIRST, _NOW_AND_THEN, _LONG = 3, 2, 8
 # Seconds that PyTorch takes for the two events of an allocation, and for beginning and ending a recording. Noting the stack of an

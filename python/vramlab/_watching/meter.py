@@ -7,6 +7,7 @@ import math
 import os
 import sys
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Optional
@@ -19,9 +20,9 @@ SCHEMA = "vramlab-watched-1"
 # Steps of other optimizers after which the one that marked the steps is over.
 _OVER = 16
 # Share of the time that looks at the counters may take, and that what is not urgent may.
-_LOOKS, _REST = 0.002, 0.002
+_LOOKS, _REST = 0.001, 0.001
 # Steps at the beginning that are looked at one by one, whatever it takes: growth shows in ten. Steps between two later looks, at most.
-_ONE_BY_ONE, _FAR = 16, 64
+_ONE_BY_ONE, _FAR = 16, 128
 # Seconds between two looks at the memory that others on the card leave.
 _ROOM_EVERY = 10.0
 # Memory is short if so much of the room is reserved, or if it runs out within so many steps.
@@ -90,6 +91,8 @@ class Meter:
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         self.kept.begin()
+        leaving = weakref.WeakMethod(self._leave)
+        os.register_at_fork(after_in_child=lambda: (leaving() or _nothing)())
         self._handles.append(register_optimizer_step_post_hook(self._after_optimizer))
         # Now, if the card is in use.
         self.torch.cuda._lazy_call(self._at_first_use)
@@ -104,6 +107,10 @@ class Meter:
             self.began = False
             with contextlib.suppress(Exception):
                 self.history.end()
+
+    def _leave(self) -> None:
+        """Counts nothing any more: this is a process that was forked from the watched one."""
+        self.began, self._quick = False, None
 
     def _at_first_use(self) -> None:
         if not self._is_here():
@@ -122,13 +129,14 @@ class Meter:
     # Steps.
 
     def _after_optimizer(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if not self.began or not self._is_here():
-            return
-        if id(optimizer) == self._quick and 2 < self.steps + 1 < self._next:
-            self.steps += 1
-            self._others = 0
+        # A few microseconds are a percent of a short step: what follows asks the system nothing.
+        step = self.steps + 1
+        if step < self._next and id(optimizer) == self._quick:
+            self.steps = step
             return
         self._quick = None
+        if not self.began or not self._is_here():
+            return
         with contextlib.suppress(Exception), self.torch._C.DisableTorchFunction():
             self.kept.add(optimizer)
             first = next((parameter for group in optimizer.param_groups for parameter in group["params"]), None)
@@ -136,7 +144,8 @@ class Meter:
                 if first is not None and first.is_cuda:
                     self._device = first.device.index
                 self.step()
-                self._quick = id(optimizer)
+                # The first steps are looked at whatever `_next` says.
+                self._quick = id(optimizer) if self.steps >= 2 else None
 
     def _marks(self, first: int) -> bool:
         """True if steps of the optimizer with this first parameter count: one of several does, until it has not stepped for long."""
@@ -378,6 +387,10 @@ class Meter:
         with contextlib.suppress(Exception):
             return str(self.torch.cuda.get_device_name(self._device))
         return None
+
+
+def _nothing() -> None:
+    pass
 
 
 def _number(text: Optional[str]) -> Optional[int]:

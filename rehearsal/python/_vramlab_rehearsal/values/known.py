@@ -1,5 +1,6 @@
 """Known contents of small tensors on the card: their twins. Written for `values.py`."""
 
+import contextlib
 import ctypes
 import math
 
@@ -86,6 +87,19 @@ class OneThread:
         self.depth -= 1
         if self.depth == 0:
             self.torch.set_num_threads(self.before)
+
+    @contextlib.contextmanager
+    def several(self):
+        """Computes in as many threads as the process has, inside of the one: large operators on each element, whose results do not depend on
+        it."""
+        if self.depth != 1 or self.before < 2:
+            yield
+            return
+        self.torch.set_num_threads(self.before)
+        try:
+            yield
+        finally:
+            self.torch.set_num_threads(1)
 
 
 def doubt(twins):

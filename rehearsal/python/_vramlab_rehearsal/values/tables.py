@@ -294,7 +294,9 @@ def started(values, work):
     rows, blocks = torch.nonzero(((lower != 0) | (upper != 0)).expand(1, place.shape[0], blocks_of(place.shape[1]))[0], as_tuple=True)
     if rows.numel() > MOST * place.shape[0] * blocks_of(place.shape[1]):
         return None
-    return Table(torch, place.shape, rows, blocks, made.entries(rows, blocks), torch.zeros(place.shape[0]))
+    with values.one_thread.several():
+        entries = made.entries(rows, blocks)
+    return Table(torch, place.shape, rows, blocks, entries, torch.zeros(place.shape[0]))
 
 
 def followed(values, work):
