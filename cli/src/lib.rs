@@ -19,7 +19,6 @@
 //! | `file_kind` | the kind of a file, and what to do with one of the wrong kind |
 //! | `file_lock` | changes to one file by several processes, one after the other |
 //! | `exit` | failures and their exit codes |
-//! | `host_memory` | the end of the program when the host runs out of memory |
 //! | `viewer` | a recording on a terminal, with keys |
 //! | `visible` | text from outside, as a terminal may show it |
 //! | `status` | the status of a running training, for `monitor` |
@@ -35,7 +34,6 @@ mod destination;
 mod exit;
 mod file_kind;
 mod file_lock;
-mod host_memory;
 mod interrupt;
 mod mapped_file;
 mod output;
@@ -53,6 +51,10 @@ use std::process::ExitCode;
 
 use crate::exit::Code;
 
+/// A host without memory ends the program with a sentence.
+#[global_allocator]
+static HOST_MEMORY: lab::host_memory::EndingAllocator = lab::host_memory::EndingAllocator::new(Code::Device.number());
+
 pub use lab::backends::{About, DeviceMemory, Entry};
 
 pub use crate::backends::BACKENDS;
@@ -63,7 +65,7 @@ struct AddingABackend;
 
 /// Runs the program with these backends on the process's arguments.
 pub fn main_with(backends: &'static [Entry]) -> ExitCode {
-    host_memory::keep_reserve();
+    HOST_MEMORY.keep_reserve();
     ui::show_panics();
     backends::prepare();
     interrupt::install();

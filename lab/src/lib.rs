@@ -27,8 +27,8 @@ pub mod watch;
 
 pub use lab_analysis::{bench, fit, forensics, lengths, lock, peaks, predict, sending, step_time};
 pub use lab_base::{
-    Error, Result, backends, bytes, cards, changes, error, figures, files, hidden, input, named, python, section,
-    similar, speeds,
+    Error, Result, backends, bytes, cards, changes, error, figures, files, hidden, host_memory, input, named, python,
+    section, similar, speeds,
 };
 pub use lab_experiments::{self as experiments, claims};
 pub use lab_imports::{exported, hf_args, huggingface, model_file, networks, published, recipes};

@@ -18,6 +18,7 @@ pub mod error;
 pub mod figures;
 pub mod files;
 pub mod hidden;
+pub mod host_memory;
 pub mod input;
 pub mod named;
 pub mod python;
