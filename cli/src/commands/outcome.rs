@@ -50,6 +50,15 @@ pub(crate) struct Report {
     pub saved: Option<TrainingState>,
 }
 
+/// Which steps of a run are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Steps {
+    /// All of them.
+    Every,
+    /// The first, of which a dry run shows what the others take ([`Session::few_steps`]).
+    First,
+}
+
 /// Observer of each step.
 struct Seen<'a> {
     plan: &'a Plan,
@@ -106,8 +115,8 @@ impl<'a> Seen<'a> {
 ///
 /// # Errors
 /// All except running out of memory in the run itself, which is part of the report.
-pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Result<Report> {
-    execute_with(plan, ui, progress, &|finished| plan.session.needs(finished + 1, &interrupt::asked))
+pub(super) fn execute(plan: &Plan, steps: Steps, ui: &Ui, progress: Option<&Progress>) -> Result<Report> {
+    execute_with(plan, steps, ui, progress, &|finished| plan.session.needs(finished + 1, &interrupt::asked))
 }
 
 /// The same; `needs` says what a run that failed after so many steps takes with enough memory.
@@ -116,6 +125,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
 /// As above.
 pub(super) fn execute_with(
     plan: &Plan,
+    steps: Steps,
     ui: &Ui,
     progress: Option<&Progress>,
     needs: &dyn Fn(usize) -> lab::Result<Needs>,
@@ -135,9 +145,9 @@ pub(super) fn execute_with(
         }
         seen.step(&step)
     };
-    let (trained, saved) = weights::train(&plan.weights, |continuation| match plan.few_steps {
-        true => session.train_few(&device, continuation, on_step),
-        false => session.train_from(&device, continuation, on_step),
+    let (trained, saved) = weights::train(&plan.weights, |continuation| match steps {
+        Steps::First => session.train_few(&device, continuation, on_step),
+        Steps::Every => session.train_from(&device, continuation, on_step),
     })?;
     let Seen { summary, stats, last, watch, .. } = seen.end();
     ui.note(format!("{} after {} events", info.name, device.usage().n_alloc() + device.usage().n_free()));

@@ -31,8 +31,6 @@ pub(super) struct Plan {
     pub page: HtmlArgs,
     /// Files of weights and state to begin with and to save.
     pub weights: Weights,
-    /// True if the first steps are enough: nothing of the others is shown.
-    pub few_steps: bool,
 }
 
 /// Makes a session on the devices of this build, and prints remarks on what was chosen.
@@ -83,18 +81,7 @@ impl Plan {
             None => None,
         };
         let (page, weights) = (HtmlArgs::default(), Weights::default());
-        Ok(Self {
-            spec: spec.clone(),
-            session,
-            events,
-            snapshot,
-            summary,
-            stats,
-            exports,
-            page,
-            weights,
-            few_steps: false,
-        })
+        Ok(Self { spec: spec.clone(), session, events, snapshot, summary, stats, exports, page, weights })
     }
 
     /// Keeps every event of the run.

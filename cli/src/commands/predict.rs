@@ -8,7 +8,7 @@ use lab::results::{AS_IT_IS, Checkpoints, Held, NeedsResult, OnCard, PeakResult,
 use lab::run::{DryRunner, Figures, Gpu, RunSpec, Session, Technique, techniques};
 
 use super::any_model::{Prepared, kept_graph, predict_by_rehearsal, prepare};
-use super::outcome::Report;
+use super::outcome::{Report, Steps};
 use super::plan::{Plan, dry_runner};
 use super::workspaces::Workspaces;
 use super::{cards, speeds, train, tries, warnings};
@@ -69,8 +69,8 @@ fn built_in(args: &PredictArgs, spec: &RunSpec, origin: Option<String>, ui: &Ui)
     let plan = Plan::predict(args, spec, ui)?.for_page(&args.page).rows_for(&args.output);
     // What only the details show is not computed for an answer without them.
     let in_full = ui.view.full || plan.writes_steps(&args.output);
-    let mut plan = if !in_full {
-        Plan { few_steps: !plan.summary && !plan.stats, ..plan }
+    let plan = if !in_full {
+        plan
     } else if is_short(&plan) || plan.writes_steps(&args.output) {
         plan.with_history()
     } else {
@@ -79,14 +79,10 @@ fn built_in(args: &PredictArgs, spec: &RunSpec, origin: Option<String>, ui: &Ui)
         ));
         plan
     };
-    let asked = Asked { in_full, changes: true };
-    let answered_by =
-        |plan: &Plan| answer(&runner, spec, plan, asked, origin.clone(), || train::measured(plan, &args.output, ui));
-    let mut report = answered_by(&plan)?;
-    if plan.few_steps && is_of_later_steps(&report) {
-        plan.few_steps = false;
-        report = answered_by(&plan)?;
-    }
+    let every_step = in_full || plan.summary || plan.stats;
+    let asked = Asked { in_full, changes: true, every_step };
+    let mut report =
+        answer(&runner, spec, &plan, asked, origin, |steps| train::measured(&plan, steps, &args.output, ui))?;
     if let Some(found) = &mut report.result.prediction {
         found.checkpoints = checkpoints;
     }
@@ -109,13 +105,32 @@ pub(super) struct Asked {
     pub in_full: bool,
     /// Changes that make it fit.
     pub changes: bool,
+    /// Every step of the run, not only those that show what it takes.
+    pub every_step: bool,
 }
 
-/// The answer of a dry run, before it is shown. `run` makes the run itself.
+/// The answer of a dry run, before it is shown. `run` makes the run itself, or its first steps.
 ///
 /// # Errors
 /// Those of dry runs, except a lack of memory: that is in the report.
 pub(super) fn answer(
+    runner: &DryRunner<'_>,
+    spec: &RunSpec,
+    plan: &Plan,
+    asked: Asked,
+    origin: Option<String>,
+    run: impl Fn(Steps) -> Result<Report>,
+) -> Result<Report> {
+    let by = |steps| answer_by(runner, spec, plan, asked, origin.clone(), || run(steps));
+    if asked.every_step {
+        return by(Steps::Every);
+    }
+    let report = by(Steps::First)?;
+    if is_of_later_steps(&report) { by(Steps::Every) } else { Ok(report) }
+}
+
+/// The same, by the steps that `run` makes.
+fn answer_by(
     runner: &DryRunner<'_>,
     spec: &RunSpec,
     plan: &Plan,

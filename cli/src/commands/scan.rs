@@ -7,7 +7,7 @@ use lab::run::{DryRunner, ParallelSpec, RunSpec};
 use memcore::backend::Meta;
 use serde_json::Value;
 
-use super::outcome::{execute, out_of_memory};
+use super::outcome::{Steps, execute, out_of_memory};
 use super::plan::{Plan, dry_runner};
 use super::predict::prediction;
 use super::workspaces::Workspaces;
@@ -105,7 +105,7 @@ pub(super) fn run(
 
 /// Runs a point; running out of memory is a result.
 fn one(plan: &Plan, ui: &Ui) -> Result<Done> {
-    match execute(plan, ui, None) {
+    match execute(plan, Steps::Every, ui, None) {
         Ok(report) => Ok(Done { run: report.result, failed: report.failure.map(|failure| failure.code) }),
         Err(failure) if failure.is_too_large() => {
             let run = TrainResult {

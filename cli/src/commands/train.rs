@@ -3,7 +3,7 @@
 use lab::report::Part;
 use lab::results::Findings;
 
-use super::outcome::{Report, execute};
+use super::outcome::{Report, Steps, execute};
 use super::plan::Plan;
 use super::report;
 use super::snapshot::write;
@@ -22,7 +22,7 @@ use crate::ui::Ui;
 /// Settings that cannot work; a device that fails; memory that runs out (the figures until then are written); files that cannot be written.
 pub(super) fn run(plan: Plan, args: &OutputArgs, page: &HtmlArgs, ui: &Ui) -> Result<Code> {
     let plan = plan.for_page(page).rows_for(args);
-    let mut report = measured(&plan, args, ui)?;
+    let mut report = measured(&plan, Steps::Every, args, ui)?;
     if report.failure.is_some() {
         report.result.tries = tries::of_trained(&plan.spec, &plan.session)?;
     }
@@ -30,14 +30,14 @@ pub(super) fn run(plan: Plan, args: &OutputArgs, page: &HtmlArgs, ui: &Ui) -> Re
 }
 
 /// Checks that every output can be written in the end, and runs.
-pub(super) fn measured(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Report> {
+pub(super) fn measured(plan: &Plan, steps: Steps, args: &OutputArgs, ui: &Ui) -> Result<Report> {
     let snapshot = plan.snapshot.as_ref().map(|(out, _)| out);
     let pages = plan.page.html.iter().chain(plan.exports.destinations());
     let files = plan.events.iter().chain(snapshot).chain(pages).chain(&plan.weights.save);
     output::check(args.destinations().chain(files))?;
     ui.note(format!("settings:\n{}", config_text(&plan.session.in_force.said()).trim_end()));
     let progress = Progress::new(ui, plan.session.run.steps as u64);
-    execute(plan, ui, Some(&progress))
+    execute(plan, steps, ui, Some(&progress))
 }
 
 /// Writes and prints a report.

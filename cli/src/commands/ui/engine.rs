@@ -152,9 +152,9 @@ impl Engine<'_> {
         if spec.parallel.ranks.data_parallel.is_some() {
             return data_parallel::answer(runner, spec, changes, self.ui);
         }
-        let asked = Asked { in_full: false, changes };
+        let asked = Asked { in_full: false, changes, every_step: false };
         let needs = |_| runner.needs(spec);
-        let report = answer(runner, spec, plan, asked, None, || execute_with(plan, self.ui, None, &needs))?;
+        let report = answer(runner, spec, plan, asked, None, |steps| execute_with(plan, steps, self.ui, None, &needs))?;
         Ok(report.result)
     }
 
