@@ -5,11 +5,9 @@
 //! for the step.
 
 use std::collections::HashSet;
-use std::hash::{Hash, Hasher};
 
 use memcore::Device;
-use memcore::memory::{BlockState, Snapshot};
-use rustc_hash::FxHasher;
+use memcore::memory::Snapshot;
 
 /// Rounds after which a run ends whose requests repeat, if its blocks never do.
 pub(super) const MOST_ROUNDS: usize = 64;
@@ -70,7 +68,7 @@ impl Ends {
         let repeats = self.round.replace(round) == Some(round);
         self.made = made;
         let rounds = self.steps / self.period;
-        if self.lie_as_before(layout(&memory())) && repeats {
+        if self.lie_as_before(memory().layout()) && repeats {
             return End::Flat;
         }
         let most = if repeats { MOST_ROUNDS } else { MOST_DIFFERENT_ROUNDS };
@@ -88,23 +86,9 @@ impl Ends {
     }
 }
 
-/// What of an allocator's memory decides what it does next: the order of its segments and blocks, their sizes, what is free and what was asked for. Addresses
-/// themselves do not count: segments that are given back and taken again get new ones.
-pub(super) fn layout(memory: &Snapshot) -> u64 {
-    let mut hash = FxHasher::default();
-    for segment in &memory.segments {
-        (segment.total_bytes, segment.small, segment.expandable, segment.stream.0, segment.pool_id).hash(&mut hash);
-        for block in &segment.blocks {
-            let held = (block.state != BlockState::Inactive).then_some(block.requested_bytes);
-            (block.bytes, block.state as u8, held).hash(&mut hash);
-        }
-    }
-    hash.finish()
-}
-
 #[cfg(test)]
 mod tests {
-    use memcore::memory::{BlockSnapshot, SegmentSnapshot, Stream};
+    use memcore::memory::{BlockSnapshot, BlockState, SegmentSnapshot, Stream};
 
     use super::*;
 

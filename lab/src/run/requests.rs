@@ -10,7 +10,7 @@ use lab_base::error::Result;
 use lab_traces::replay::{Operation, Settings, Trace};
 use memcore::memory::{Allocator, BlockId, Event, Ledger, Needs, Stream};
 
-use super::flat::{Ends, layout};
+use super::flat::Ends;
 
 /// Name of the phase that begins when a step has ended.
 pub(super) const STEP_ENDED: &str = "step ended";
@@ -76,7 +76,7 @@ impl Memory for Serving<'_> {
     }
 
     fn layout(&self) -> Option<u64> {
-        Some(layout(&self.0.snapshot()))
+        Some(self.0.snapshot().layout())
     }
 }
 

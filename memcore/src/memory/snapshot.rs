@@ -1,5 +1,9 @@
 //! An allocator's memory as data.
 
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::FxHasher;
+
 use super::stream::Stream;
 
 /// The state of a block.
@@ -86,6 +90,21 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// A hash of all that decides what the allocator does next: the order of its segments and blocks, their sizes, what is free and what was asked for.
+    /// Addresses themselves do not count: segments that are given back and taken again get new ones.
+    pub fn layout(&self) -> u64 {
+        let mut hash = FxHasher::default();
+        for segment in &self.segments {
+            let owner = (segment.stream.0, segment.pool_id);
+            (segment.total_bytes, segment.small, segment.expandable, owner).hash(&mut hash);
+            for block in &segment.blocks {
+                let held = (block.state != BlockState::Inactive).then_some(block.requested_bytes);
+                (block.bytes, block.state as u8, held).hash(&mut hash);
+            }
+        }
+        hash.finish()
+    }
+
     /// Bytes taken from the driver.
     pub fn reserved_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.total_bytes).sum()
