@@ -74,11 +74,14 @@ mod tests {
         let threads = Threads::new(None).unwrap();
         let of = |bound| roof(&threads, bound, 0.3);
         let arithmetic = |dtype| of(Bound::Arithmetic(dtype)).unwrap();
-        let (half, single, double) = (arithmetic(DType::BF16), arithmetic(DType::F32), arithmetic(DType::F64));
-        let memory = of(Bound::Memory).unwrap();
-        println!("bf16 {half:.3e}, f32 {single:.3e}, f64 {double:.3e} FLOP/s, {memory:.3e} B/s");
-        // A millisecond in which another program has the processor can be that of every sample: bounds that hold then, too.
-        assert!(double > 1e8 && memory > 1e8 && single > 0.5 * double && half > 0.3 * single, "see above");
+        // A moment in which another program has the processor can be that of every sample of a type: then all are measured again.
+        let holds = || {
+            let (half, single, double) = (arithmetic(DType::BF16), arithmetic(DType::F32), arithmetic(DType::F64));
+            let memory = of(Bound::Memory).unwrap();
+            println!("bf16 {half:.3e}, f32 {single:.3e}, f64 {double:.3e} FLOP/s, {memory:.3e} B/s");
+            double > 1e8 && memory > 1e8 && single > 0.5 * double && half > 0.3 * single
+        };
+        assert!((0..5).any(|_| holds()), "see above");
         assert_eq!(of(Bound::Arithmetic(DType::I64)), None);
     }
 }
