@@ -7,7 +7,7 @@ use lab::peaks::{LocalPeak, local_peaks};
 use lab::record::COLUMNS;
 use lab::report::Recording;
 use lab::results::{DeviceInfo, OutOfMemoryResult, TrainResult};
-use lab::run::Session;
+use lab::run::{MadeRun, Session};
 use lab::snapshot::{Document, record};
 use lab::training::{Failed, Progress as Step, TrainingState};
 use memcore::memory::{Needs, Snapshot as Segments};
@@ -48,6 +48,8 @@ pub(crate) struct Report {
     pub drawn: Option<Recording>,
     /// Weights and state after the last step, if requested.
     pub saved: Option<TrainingState>,
+    /// Its requests, for those who ask what further steps take.
+    pub made: Option<MadeRun>,
 }
 
 /// Which steps of a run are made.
@@ -116,30 +118,23 @@ impl<'a> Seen<'a> {
 /// # Errors
 /// All except running out of memory in the run itself, which is part of the report.
 pub(super) fn execute(plan: &Plan, steps: Steps, ui: &Ui, progress: Option<&Progress>) -> Result<Report> {
-    execute_with(plan, steps, ui, progress, &|finished| plan.session.needs(finished + 1, &interrupt::asked))
-}
-
-/// The same; `needs` says what a run that failed after so many steps takes with enough memory.
-///
-/// # Errors
-/// As above.
-pub(super) fn execute_with(
-    plan: &Plan,
-    steps: Steps,
-    ui: &Ui,
-    progress: Option<&Progress>,
-    needs: &dyn Fn(usize) -> lab::Result<Needs>,
-) -> Result<Report> {
     let session = &plan.session;
     warnings::tell_first(&session.warnings(), session.in_force.is_on_paper(), ui);
-    let device = session.target.open()?;
+    let device = match steps {
+        Steps::First => session.target.clone().history(true).open()?,
+        Steps::Every => session.target.open()?,
+    };
     let limited = |error: lab::Error| Failure::from(error).limited(session.target.limited());
     session.check_size(&device, &interrupt::asked).map_err(limited)?;
     let info = session.target.describe(&device);
     let mut seen = Seen::new(plan, &device, &info);
-    let mut finished = 0;
+    let (mut finished, mut ends) = (0, Vec::new());
     let on_step = &mut |step: Step| -> ControlFlow<()> {
         finished = step.done;
+        if steps == Steps::First {
+            let usage = device.usage();
+            ends.push((usage.n_alloc() + usage.n_free()) as usize);
+        }
         if let Some(progress) = progress {
             progress.set(step.done as u64, step.loss.map_or(String::new(), |loss| format!("loss {loss:.4}")));
         }
@@ -159,7 +154,7 @@ pub(super) fn execute_with(
             if !failure.is_out_of_memory() {
                 return Err(failure);
             }
-            let failure = judged(failure, needs(finished));
+            let failure = judged(failure, session.needs(finished + 1, &interrupt::asked));
             (result.failed(*partial, out_of_memory(&failure), &device), Some(failure))
         }
     };
@@ -176,8 +171,12 @@ pub(super) fn execute_with(
     let recording = kept.then(|| history(session, &device));
     let enough = || session.drawn_with_memory_enough(finished + 1, &interrupt::asked).ok();
     let drawn = (failure.is_some() && plan.page.html.is_some()).then(enough).flatten();
-    let peaks = failure.is_none().then(|| device.with_ledger(|ledger| local_peaks(ledger, TOP_PEAKS)));
-    Ok(Report { result, failure, peaks, deviations, summary, events, snapshot, recording, drawn, saved })
+    let peaks = failure.is_none().then(|| match steps {
+        Steps::First => Vec::new(),
+        Steps::Every => device.with_ledger(|ledger| local_peaks(ledger, TOP_PEAKS)),
+    });
+    let made = if failure.is_none() { session.made(&device, &ends) } else { None };
+    Ok(Report { made, result, failure, peaks, deviations, summary, events, snapshot, recording, drawn, saved })
 }
 
 /// Returns the parts of a result that are known before the run begins.

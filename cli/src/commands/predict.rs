@@ -5,7 +5,7 @@ use std::path::Path;
 use lab::figures::short;
 use lab::models::Recompute;
 use lab::results::{AS_IT_IS, Checkpoints, Held, NeedsResult, OnCard, PeakResult, Prediction};
-use lab::run::{DryRunner, Figures, Gpu, RunSpec, Session, Technique, techniques};
+use lab::run::{DryRunner, Figures, Gpu, RequestsPlace, RunSpec, Session, Technique, techniques};
 
 use super::any_model::{Prepared, kept_graph, predict_by_rehearsal, prepare};
 use super::outcome::{Report, Steps};
@@ -138,9 +138,14 @@ fn answer_by(
     origin: Option<String>,
     run: impl FnOnce() -> Result<Report>,
 ) -> Result<Report> {
+    let place = runner.place_of_requests(spec, &plan.session)?;
+    let kept = place.as_ref().map(RequestsPlace::keep);
     let (ran, needs) = beside(
         || -> Result<_> {
-            let report = run()?;
+            let mut report = run()?;
+            if let Some(kept) = kept {
+                kept.give(report.made.take());
+            }
             let needs_peak = report.failure.as_ref().map(|_| runner.peak(spec)).transpose()?;
             runner.with_convolutions(spec, report.deviations)?;
             Ok((report, needs_peak))

@@ -17,7 +17,7 @@ use super::choices::AllocatorName;
 use super::divided::Divided;
 use super::drawn::Drawn;
 use super::figures::{Figures, Room};
-use super::request_cache::{Known, Part, RequestCache};
+use super::request_cache::{Known, Part, RequestCache, RequestsPlace};
 use super::requests::Served;
 use super::resolve::{resolve, target};
 use super::session::{Session, flow, taken};
@@ -80,6 +80,14 @@ impl<'a> DryRunner<'a> {
     pub fn drawing(mut self, spec: &RunSpec, session: &'a Session) -> Result<Self> {
         self.request_cache.draw(spec, session)?;
         Ok(self)
+    }
+
+    /// The place of the requests of a dry run that is made for something else, too; `None` if nobody may ask for them.
+    ///
+    /// # Errors
+    /// Fields that cannot be written.
+    pub fn place_of_requests(&self, spec: &RunSpec, session: &Session) -> Result<Option<RequestsPlace>> {
+        if session.makes_only_requests() { self.request_cache.place(spec) } else { Ok(None) }
     }
 
     /// The run that was to be drawn; `None` if it was not. Then [`Session::drawn_until_it_repeats`] draws it.

@@ -51,6 +51,7 @@ pub use hand_over::{HandOver, PythonArguments};
 pub use network::Network;
 pub use plan::{Allowed, CheckpointChoice, LengthsPlan, LengthsPlanner, OrderRun, Plan, Planned, Planner};
 pub use release::UsualRelease;
+pub use request_cache::{MadeRun, PlaceKept, RequestsPlace};
 pub use resolve::{resolve, target};
 pub use search::{Largest, Quantity, Search, WithCudnn, maximum};
 pub use session::{OnStep, Session, flow};

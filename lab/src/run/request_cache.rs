@@ -43,6 +43,41 @@ impl Course {
     }
 }
 
+/// The requests of a run that was made for something else, and how it differs from PyTorch.
+pub struct MadeRun {
+    course: Course,
+    deviations: Deviations,
+}
+
+impl MadeRun {
+    /// Those of a run that may go on for `most` steps. `period`: steps of a round.
+    pub(super) fn new(requests: Requests, (period, most): (usize, usize), deviations: Deviations) -> Self {
+        Self { course: Course { requests, period, most }, deviations }
+    }
+}
+
+/// The place of a run's requests.
+pub struct RequestsPlace(Slot);
+
+impl RequestsPlace {
+    /// Makes whoever asks for them wait until [`PlaceKept::give`], or until what this returns is gone.
+    pub fn keep(&self) -> PlaceKept<'_> {
+        PlaceKept(locked(&self.0))
+    }
+}
+
+/// A place for which somebody finds requests.
+pub struct PlaceKept<'a>(MutexGuard<'a, Option<Known>>);
+
+impl PlaceKept<'_> {
+    /// Gives what was found. Whoever waited finds it by itself if that is nothing.
+    pub fn give(mut self, made: Option<MadeRun>) {
+        if let (None, Some(MadeRun { course, deviations })) = (&*self.0, made) {
+            *self.0 = Some(Known::All(Arc::new(course), deviations));
+        }
+    }
+}
+
 /// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Part {
@@ -108,6 +143,13 @@ impl<'a> RequestCache<'a> {
             to_draw: None,
             drawn: Mutex::default(),
         }
+    }
+
+    /// The place of a run's requests; `None` if one is to be drawn for them.
+    pub(super) fn place(&self, spec: &RunSpec) -> Result<Option<RequestsPlace>> {
+        let key = without_allocator(spec)?.1;
+        let place = || RequestsPlace(locked(&self.slots).entry(key).or_default().clone());
+        Ok(self.to_draw.is_none().then(place))
     }
 
     /// Draws this run when its requests are asked for.
@@ -258,6 +300,13 @@ impl Dry<'_> {
 }
 
 impl Session {
+    /// The requests of a dry run on a device that keeps a history, whose steps ended after so many requests: for those who ask what further steps take. `None` if
+    /// they do not repeat, or have many micro-batches, of which fewer show the others.
+    pub fn made(&self, device: &Device, ends: &[usize]) -> Option<MadeRun> {
+        let requests = self.repeating(device, ends).filter(|_| self.run.accumulate <= MICRO_BATCHES)?;
+        Some(MadeRun::new(requests, (self.run.period(), self.most_steps()), device.deviations()))
+    }
+
     /// Memory of the run with enough memory, from a dry run until memory is flat, or of at least so many steps.
     ///
     /// # Errors

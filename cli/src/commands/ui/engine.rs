@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields;
 use crate::args::{AskCudnn, network_named, usual_release};
-use crate::commands::outcome::execute_with;
+use crate::commands::outcome::execute;
 use crate::commands::plan::{Plan, dry_runner};
 use crate::commands::predict::{Asked, answer};
 use crate::commands::workspaces::Workspaces;
@@ -153,8 +153,7 @@ impl Engine<'_> {
             return data_parallel::answer(runner, spec, changes, self.ui);
         }
         let asked = Asked { in_full: false, changes, every_step: false };
-        let needs = |_| runner.needs(spec);
-        let report = answer(runner, spec, plan, asked, None, |steps| execute_with(plan, steps, self.ui, None, &needs))?;
+        let report = answer(runner, spec, plan, asked, None, |steps| execute(plan, steps, self.ui, None))?;
         Ok(report.result)
     }
 

@@ -1,8 +1,10 @@
 //! A run on paper takes what the run itself takes.
 
+use lab_training::Continuation;
 use serde_json::{Value, json};
 
 use super::super::flat::{End, Ends};
+use super::super::workspaces::BuiltInWorkspaces;
 use super::*;
 
 fn spec(fields: Value) -> RunSpec {
@@ -155,5 +157,57 @@ fn a_drawn_run_has_the_figures_of_its_dry_run() {
             assert_eq!(drawn.recording.peaks().0, figures.allocated_bytes, "{more}");
             assert_eq!(drawing.needs(&spec).unwrap().allocated_bytes, figures.allocated_bytes);
         }
+    }
+}
+
+#[test]
+fn a_run_that_was_made_for_something_else_has_the_figures_of_its_dry_run() {
+    let runs = [
+        (json!({ "model": "mlp", "optimizer": "adamw" }), true),
+        (json!({ "model": "simple-cnn", "gpu": "rtx4090", "eval-every": 2, "eval-batch": 100 }), true),
+        (json!({ "model": "resnet18", "image": 32, "batch": 8, "gpu": "h100", "accumulate": 3 }), true),
+        (json!({ "model": "mlp", "accumulate": 4 }), false),
+        (json!({ "model": "mlp", "steps": 1 }), false),
+    ];
+    for (fields, repeats) in runs {
+        let (spec, plain) = (spec(fields), DryRunner::new(&[], &|| false));
+        let session = plain.session(&spec).unwrap();
+        let device = session.target.clone().history(true).open().unwrap();
+        let mut ends = Vec::new();
+        session
+            .train_few(&device, &mut Continuation::default(), &mut |_| {
+                ends.push((device.usage().n_alloc() + device.usage().n_free()) as usize);
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        let made = session.made(&device, &ends);
+        assert_eq!(made.is_some(), repeats, "{:?}", spec.training);
+        let told = DryRunner::new(&[], &|| false);
+        told.place_of_requests(&spec, &session).unwrap().unwrap().keep().give(made);
+        assert_eq!(told.figures(&spec).unwrap(), plain.figures(&spec).unwrap(), "{:?}", spec.training);
+    }
+}
+
+#[test]
+fn what_cudnn_named_is_counted_as_in_a_run_of_its_own() {
+    let bytes = |runner: &DryRunner<'_>, spec: &RunSpec| {
+        let table = runner.known(spec).unwrap();
+        let alone = DryRunner::new(&[], &|| false);
+        let of = |most: bool| {
+            let run = spec.clone().with_workspaces(table.workspaces(most)).endless();
+            alone.taken_by(&run, Part::UntilFlat).unwrap().needs.unwrap().reserved_bytes
+        };
+        [of(false), of(true)]
+    };
+    for fields in [
+        json!({ "model": "resnet18", "batch": 8, "gpu": "h100" }),
+        json!({ "model": "resnet18", "batch": 16, "gpu": "rtx4090", "precision": "autocast-bf16", "accumulate": 5 }),
+        json!({ "model": "vgg16", "batch": 4, "gpu": "h200", "optimizer": "adamw" }),
+    ] {
+        let (spec, runner) = (spec(fields), DryRunner::new(&[], &|| false).with_workspaces_of(&BuiltInWorkspaces));
+        let [named, most] = bytes(&runner, &spec);
+        let bound = runner.figures(&spec).unwrap().with_cudnn.unwrap();
+        assert_eq!((bound.reserved.expected, named <= most), (named, true), "{:?}", spec.model);
+        assert!(bound.reserved.upper >= most, "{bound:?}");
     }
 }
