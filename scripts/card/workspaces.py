@@ -11,12 +11,12 @@ leave out is drawn too. With `--tables` the convolutions are those of the tables
 and the rows have what the table names beside what was measured; `--share 2/5` is the second of five equal parts.
 """
 import argparse
-import gzip
 import json
 import pathlib
 import random
 import struct
 import time
+import zlib
 
 import torch
 import torchvision
@@ -79,12 +79,21 @@ def measured(key, dtype, layout, mode):
     return {name: allocated(call) for name, call in calls.items()}
 
 
+def rows_of(file):
+    """The rows of a table's file: the number of its blocks, the first case and the end of each, and the blocks, each compressed for itself."""
+    (count,) = struct.unpack_from(">I", file)
+    entry = struct.Struct(">68sI")
+    ends = [end for _, end in entry.iter_unpack(file[4 : 4 + count * entry.size])]
+    blocks = file[4 + count * entry.size :]
+    return b"".join(zlib.decompress(blocks[begin:end], -15) for begin, end in zip([0, *ends], ends))
+
+
 def of_tables(given):
     """Measures what the tables of this card's capability name."""
     place, parts = map(int, given.share.split("/"))
     major, minor = torch.cuda.get_device_capability()
     cases = [(kind, row) for kind in TYPES
-             for row in ROW.iter_unpack(gzip.decompress((pathlib.Path(given.tables) / f"sm{major}{minor}-{kind}.gz").read_bytes()))]
+             for row in ROW.iter_unpack(rows_of((pathlib.Path(given.tables) / f"sm{major}{minor}-{kind}.rows").read_bytes()))]
     random.Random(1).shuffle(cases)
     cases = cases[place - 1::parts]
     rows, failed, begin = [], [], time.monotonic()
