@@ -14,6 +14,9 @@ use super::what::{self, What};
 use super::{opened, recipe, spellings};
 use crate::exit::{Failure, Result};
 
+/// Commands of which a word names a network, a script, a file or a topic.
+const CHOOSES: [&str; 8] = ["predict", "train", "fit", "plan", "open", "info", "ask", "check"];
+
 /// Returns the words of the chosen command.
 ///
 /// # Errors
@@ -23,7 +26,9 @@ pub(super) fn enter(words: Vec<OsString>, root: &Command) -> Result<Entered> {
         return Ok(Entered { words, notes: Vec::new() });
     };
     let line = Line::new(root, words[..at - 1].to_vec(), words[at..].to_vec());
-    if line.asks_for_help() {
+    if let Some(help) = line.help_word() {
+        // Of commands whose words are chosen from here, clap knows none.
+        let words = if CHOOSES.contains(&name.as_str()) { line.only(&name, help) } else { words };
         return Ok(Entered { words, notes: Vec::new() });
     }
     match name.as_str() {

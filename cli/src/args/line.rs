@@ -26,9 +26,14 @@ impl<'a> Line<'a> {
         Self { root, before, rest }
     }
 
-    /// True if the words ask for help, which clap gives.
-    pub(super) fn asks_for_help(&self) -> bool {
-        self.rest.iter().take_while(|word| *word != "--").any(|word| word == "-h" || word == "--help")
+    /// The word that asks for help, which clap gives; `None` if none does.
+    pub(super) fn help_word(&self) -> Option<OsString> {
+        self.rest.iter().take_while(|word| *word != "--").find(|word| *word == "-h" || *word == "--help").cloned()
+    }
+
+    /// The words of a command with this one behind it.
+    pub(super) fn only(&self, name: &str, word: OsString) -> Vec<OsString> {
+        self.before.iter().cloned().chain([name.into(), word]).collect()
     }
 
     /// Returns a command by its name: `snapshot show`.
