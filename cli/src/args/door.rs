@@ -437,7 +437,7 @@ mod tests {
             ("check memory.lock.json --update", "check --baseline memory.lock.json --update"),
             ("check --baseline memory.lock.json", "check --baseline memory.lock.json"),
             // Help, and what is wrong, are clap's.
-            ("predict gpt2 -h", "predict gpt2 -h"),
+            ("predict gpt2 -h", "predict -h"),
             ("nosuch gpt2", "nosuch gpt2"),
         ] {
             assert_eq!(chosen(folder.path(), typed), words, "{typed}");
