@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::ffi::OsString;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
@@ -57,7 +57,7 @@ impl<T> Deref for RunFlags<T> {
     }
 }
 
-impl<T> std::ops::DerefMut for RunFlags<T> {
+impl<T> DerefMut for RunFlags<T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.0
     }

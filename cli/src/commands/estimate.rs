@@ -70,7 +70,7 @@ fn made(configuration: &str, arguments: &str) -> Result<Value> {
     let plan = Plan::dry(&spec, &ui)?;
     let workspaces = Workspaces::without_a_process(&ui)?;
     let runner = dry_runner().with_workspaces_of(&workspaces);
-    let asked = Asked { in_full: false, changes: false, every_step: false };
+    let asked = Asked { in_full: false, changes: false, steps: outcome::Steps::First };
     let report = answer(&runner, &spec, &plan, asked, None, |steps| outcome::execute(&plan, steps, &ui, None))?;
     let found = EstimateResult::from_run(report.result).ok_or_else(|| Failure::usage("this run has no prediction"))?;
     found.to_json().map_err(|error| Failure::usage(error.to_string()))

@@ -57,7 +57,7 @@ pub(crate) struct Report {
 pub(super) enum Steps {
     /// All of them.
     Every,
-    /// The first, of which a dry run shows what the others take ([`Session::few_steps`]).
+    /// The first, of which a dry run shows what the others take ([`Session::train_first`]).
     First,
 }
 
@@ -128,21 +128,17 @@ pub(super) fn execute(plan: &Plan, steps: Steps, ui: &Ui, progress: Option<&Prog
     session.check_size(&device, &interrupt::asked).map_err(limited)?;
     let info = session.target.describe(&device);
     let mut seen = Seen::new(plan, &device, &info);
-    let (mut finished, mut ends) = (0, Vec::new());
+    let mut finished = 0;
     let on_step = &mut |step: Step| -> ControlFlow<()> {
         finished = step.done;
-        if steps == Steps::First {
-            let usage = device.usage();
-            ends.push((usage.n_alloc() + usage.n_free()) as usize);
-        }
         if let Some(progress) = progress {
             progress.set(step.done as u64, step.loss.map_or(String::new(), |loss| format!("loss {loss:.4}")));
         }
         seen.step(&step)
     };
-    let (trained, saved) = weights::train(&plan.weights, |continuation| match steps {
-        Steps::First => session.train_few(&device, continuation, on_step),
-        Steps::Every => session.train_from(&device, continuation, on_step),
+    let ((trained, made), saved) = weights::train(&plan.weights, |continuation| match steps {
+        Steps::First => session.train_first(&device, continuation, on_step),
+        Steps::Every => (session.train_from(&device, continuation, on_step), None),
     })?;
     let Seen { summary, stats, last, watch, .. } = seen.end();
     ui.note(format!("{} after {} events", info.name, device.usage().n_alloc() + device.usage().n_free()));
@@ -175,7 +171,6 @@ pub(super) fn execute(plan: &Plan, steps: Steps, ui: &Ui, progress: Option<&Prog
         Steps::First => Vec::new(),
         Steps::Every => device.with_ledger(|ledger| local_peaks(ledger, TOP_PEAKS)),
     });
-    let made = if failure.is_none() { session.made(&device, &ends) } else { None };
     Ok(Report { made, result, failure, peaks, deviations, summary, events, snapshot, recording, drawn, saved })
 }
 

@@ -79,8 +79,8 @@ fn built_in(args: &PredictArgs, spec: &RunSpec, origin: Option<String>, ui: &Ui)
         ));
         plan
     };
-    let every_step = in_full || plan.summary || plan.stats;
-    let asked = Asked { in_full, changes: true, every_step };
+    let steps = if in_full || plan.summary || plan.stats { Steps::Every } else { Steps::First };
+    let asked = Asked { in_full, changes: true, steps };
     let mut report =
         answer(&runner, spec, &plan, asked, origin, |steps| train::measured(&plan, steps, &args.output, ui))?;
     if let Some(found) = &mut report.result.prediction {
@@ -90,14 +90,6 @@ fn built_in(args: &PredictArgs, spec: &RunSpec, origin: Option<String>, ui: &Ui)
     answered(is_no, train::deliver(&plan, report, &args.output, ui))
 }
 
-/// True if what an answer is about happened after the first steps, which alone were made: it needs more than they took, or ran out of memory later.
-fn is_of_later_steps(report: &Report) -> bool {
-    let needs = report.result.prediction.as_ref().map(|prediction| prediction.needs.allocated_bytes);
-    let peak = report.result.peak.as_ref().map(|peak| peak.bytes);
-    let is_late = report.failure.is_some() && report.result.out_of_memory.is_none();
-    is_late || report.failure.is_none() && peak < needs
-}
-
 /// Parts of an answer that take longer than the rest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
@@ -105,8 +97,8 @@ pub(super) struct Asked {
     pub in_full: bool,
     /// Changes that make it fit.
     pub changes: bool,
-    /// Every step of the run, not only those that show what it takes.
-    pub every_step: bool,
+    /// Steps of the run. The first are followed by all if one of those takes more.
+    pub steps: Steps,
 }
 
 /// The answer of a dry run, before it is shown. `run` makes the run itself, or its first steps.
@@ -121,39 +113,31 @@ pub(super) fn answer(
     origin: Option<String>,
     run: impl Fn(Steps) -> Result<Report>,
 ) -> Result<Report> {
-    let by = |steps| answer_by(runner, spec, plan, asked, origin.clone(), || run(steps));
-    if asked.every_step {
-        return by(Steps::Every);
-    }
-    let report = by(Steps::First)?;
-    if is_of_later_steps(&report) { by(Steps::Every) } else { Ok(report) }
-}
-
-/// The same, by the steps that `run` makes.
-fn answer_by(
-    runner: &DryRunner<'_>,
-    spec: &RunSpec,
-    plan: &Plan,
-    asked: Asked,
-    origin: Option<String>,
-    run: impl FnOnce() -> Result<Report>,
-) -> Result<Report> {
-    let place = runner.place_of_requests(spec, &plan.session)?;
+    // Who asks for the requests waits for this run where it tells them.
+    let place = match asked.steps {
+        Steps::First => runner.place_of_requests(spec, &plan.session)?,
+        Steps::Every => None,
+    };
     let kept = place.as_ref().map(RequestsPlace::keep);
     let (ran, needs) = beside(
         || -> Result<_> {
-            let mut report = run()?;
+            let mut report = run(asked.steps)?;
             if let Some(kept) = kept {
                 kept.give(report.made.take());
             }
-            let needs_peak = report.failure.as_ref().map(|_| runner.peak(spec)).transpose()?;
+            let needs_peak = peak_of_failed(runner, spec, &report)?;
             runner.with_convolutions(spec, report.deviations)?;
             Ok((report, needs_peak))
         },
         || with_enough_memory(runner, spec, &plan.session, asked.in_full),
     );
-    let ((mut report, needs_peak), (needs, mut techniques)) = (ran?, needs?);
-    let needs = of_run(needs, &report);
+    let ((mut report, mut needs_peak), (figures, mut techniques)) = (ran?, needs?);
+    let mut needs = of_run(figures, &report);
+    if asked.steps == Steps::First && is_of_later_steps(&report, &needs) {
+        report = run(Steps::Every)?;
+        needs = of_run(figures, &report);
+        needs_peak = peak_of_failed(runner, spec, &report)?;
+    }
     // One run is one line: the table says the same as the verdict.
     let rows = techniques.iter_mut().filter(|one| one.name == AS_IT_IS);
     rows.filter_map(|one| one.figures.as_mut().ok()).for_each(|row| *row = needs);
@@ -172,6 +156,17 @@ fn answer_by(
     });
     judge(&mut report.failure, &needs);
     Ok(report)
+}
+
+/// Contents of memory at the peak with enough memory, of a run that failed.
+fn peak_of_failed(runner: &DryRunner<'_>, spec: &RunSpec, report: &Report) -> Result<Option<PeakResult>> {
+    Ok(report.failure.as_ref().map(|_| runner.peak(spec)).transpose()?)
+}
+
+/// True if what an answer is about happened after the steps that were made: the run takes more than they did, or runs out of memory later.
+fn is_of_later_steps(report: &Report, needs: &Figures) -> bool {
+    let is_higher = report.result.peak.as_ref().is_none_or(|peak| peak.bytes < needs.allocated_bytes);
+    report.failure.is_none() && (is_higher || needs.missing_bytes().is_some())
 }
 
 /// Chooses the blocks that are computed again so that the run reserves at most so many bytes.

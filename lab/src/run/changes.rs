@@ -40,7 +40,7 @@ impl Script {
     }
 }
 
-/// All changes that are not in force.
+/// All changes that are not in force. On an axis with an order the one that saves most stands last.
 pub(super) fn proposed(spec: &RunSpec, session: &Session, tensors: u64) -> Vec<Change> {
     let run = &session.run;
     let script = Script::of_run(spec, session);

@@ -7,7 +7,7 @@ use lab_base::backends::Entry;
 use lab_base::error::{Error, Result};
 use lab_results::PeakResult;
 use lab_training::data_parallel::DataParallelSettings;
-use lab_training::{OptimizerKind, Phase, RunSettings};
+use lab_training::{Continuation, Failed, OptimizerKind, Phase, RunResult, RunSettings};
 use memcore::memory::{Allocator, Needs};
 use memcore::{Deviations, Device};
 
@@ -47,13 +47,6 @@ impl Course {
 pub struct MadeRun {
     course: Course,
     deviations: Deviations,
-}
-
-impl MadeRun {
-    /// Those of a run that may go on for `most` steps. `period`: steps of a round.
-    pub(super) fn new(requests: Requests, (period, most): (usize, usize), deviations: Deviations) -> Self {
-        Self { course: Course { requests, period, most }, deviations }
-    }
 }
 
 /// The place of a run's requests.
@@ -300,11 +293,29 @@ impl Dry<'_> {
 }
 
 impl Session {
-    /// The requests of a dry run on a device that keeps a history, whose steps ended after so many requests: for those who ask what further steps take. `None` if
-    /// they do not repeat, or have many micro-batches, of which fewer show the others.
-    pub fn made(&self, device: &Device, ends: &[usize]) -> Option<MadeRun> {
-        let requests = self.repeating(device, ends).filter(|_| self.run.accumulate <= MICRO_BATCHES)?;
-        Some(MadeRun::new(requests, (self.run.period(), self.most_steps()), device.deviations()))
+    /// Trains on a device that keeps a history for the first rounds of steps, which show what the others take. Returns its requests, too; `None` if it failed, if
+    /// they do not repeat, or if it has many micro-batches, of which fewer show the others.
+    pub fn train_first(
+        &self,
+        device: &Device,
+        continuation: &mut Continuation<'_>,
+        on_step: &mut OnStep<'_>,
+    ) -> (Result<RunResult, Failed>, Option<MadeRun>) {
+        let period = self.run.period();
+        let first = RunSettings { steps: self.run.steps.min(STEPS.saturating_mul(period)), ..self.run.clone() };
+        let mut ends = Vec::new();
+        let trained = self.train_as(device, &first, continuation, &mut |progress| {
+            let usage = device.usage();
+            ends.push((usage.n_alloc() + usage.n_free()) as usize);
+            on_step(progress)
+        });
+        let repeats = trained.is_ok() && self.run.accumulate <= MICRO_BATCHES;
+        let requests = if repeats { self.repeating(device, &ends) } else { None };
+        let made = requests.map(|requests| MadeRun {
+            course: Course { requests, period, most: self.most_steps() },
+            deviations: device.deviations(),
+        });
+        (trained, made)
     }
 
     /// Memory of the run with enough memory, from a dry run until memory is flat, or of at least so many steps.

@@ -21,9 +21,6 @@ use super::target::Target;
 /// Rounds of steps in which every kernel of a run is called.
 const ROUNDS_WITH_EVERY_KERNEL: usize = 2;
 
-/// Rounds of steps in which most runs reach their highest peak: optimizers make their state in the first, and have it in the second.
-const FEW_ROUNDS: usize = 2;
-
 /// Called after each step; returns whether to continue.
 pub type OnStep<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
@@ -94,26 +91,18 @@ impl Session {
         continuation: &mut Continuation<'_>,
         on_step: &mut OnStep<'_>,
     ) -> Result<RunResult, Failed> {
-        self.network.train(device, &self.run, &self.source, continuation, on_step)
+        self.train_as(device, &self.run, continuation, on_step)
     }
 
-    /// Steps of a dry run that show the others: of most runs none reaches a higher peak than the first rounds.
-    pub fn few_steps(&self) -> usize {
-        self.run.steps.min(FEW_ROUNDS.saturating_mul(self.run.period()))
-    }
-
-    /// Trains on an opened device for the first of the run's steps.
-    ///
-    /// # Errors
-    /// Those of [`train_from`](Self::train_from).
-    pub fn train_few(
+    /// The same with other settings.
+    pub(super) fn train_as(
         &self,
         device: &Device,
+        run: &RunSettings,
         continuation: &mut Continuation<'_>,
         on_step: &mut OnStep<'_>,
     ) -> Result<RunResult, Failed> {
-        let few = RunSettings { steps: self.few_steps(), ..self.run.clone() };
-        self.network.train(device, &few, &self.source, continuation, on_step)
+        self.network.train(device, run, &self.source, continuation, on_step)
     }
 
     /// Trains from the beginning.
@@ -191,7 +180,7 @@ impl Session {
         run: &RunSettings,
         on_step: &mut OnStep<'_>,
     ) -> Result<RunResult, Failed> {
-        self.network.train(device, run, &self.source, &mut Continuation::default(), on_step)
+        self.train_as(device, run, &mut Continuation::default(), on_step)
     }
 
     /// Every event of the run with enough memory, until memory is flat, or of at least so many steps.

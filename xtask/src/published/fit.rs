@@ -119,7 +119,7 @@ pub(super) fn fit(needed: &[Needed<'_>]) -> Vec<Fit> {
         let named: BTreeSet<&str> = own.iter().flat_map(|_| &rows).map(|one| one.source).collect();
         let (seen, least) = (widest(ends, requests), least(basis, named.len()));
         let (below, above) = widest(seen, least);
-        let differ = if (below, above) == seen { "" } else { "; no narrower than runs of one program differ" };
+        let differ = if (below, above) == seen { "" } else { ", and no narrower than runs of one program differ" };
         Fit { basis, below, above, from: from + differ }
     };
     BANDS.iter().map(|band| of(band.basis)).collect()

@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields;
 use crate::args::{AskCudnn, network_named, usual_release};
-use crate::commands::outcome::execute;
+use crate::commands::outcome::{Steps, execute};
 use crate::commands::plan::{Plan, dry_runner};
 use crate::commands::predict::{Asked, answer};
 use crate::commands::workspaces::Workspaces;
@@ -152,7 +152,7 @@ impl Engine<'_> {
         if spec.parallel.ranks.data_parallel.is_some() {
             return data_parallel::answer(runner, spec, changes, self.ui);
         }
-        let asked = Asked { in_full: false, changes, every_step: false };
+        let asked = Asked { in_full: false, changes, steps: Steps::First };
         let report = answer(runner, spec, plan, asked, None, |steps| execute(plan, steps, self.ui, None))?;
         Ok(report.result)
     }

@@ -173,14 +173,9 @@ fn a_run_that_was_made_for_something_else_has_the_figures_of_its_dry_run() {
         let (spec, plain) = (spec(fields), DryRunner::new(&[], &|| false));
         let session = plain.session(&spec).unwrap();
         let device = session.target.clone().history(true).open().unwrap();
-        let mut ends = Vec::new();
-        session
-            .train_few(&device, &mut Continuation::default(), &mut |_| {
-                ends.push((device.usage().n_alloc() + device.usage().n_free()) as usize);
-                ControlFlow::Continue(())
-            })
-            .unwrap();
-        let made = session.made(&device, &ends);
+        let go_on = &mut |_| ControlFlow::Continue(());
+        let (trained, made) = session.train_first(&device, &mut Continuation::default(), go_on);
+        trained.unwrap();
         assert_eq!(made.is_some(), repeats, "{:?}", spec.training);
         let told = DryRunner::new(&[], &|| false);
         told.place_of_requests(&spec, &session).unwrap().unwrap().keep().give(made);

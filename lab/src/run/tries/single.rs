@@ -1,7 +1,7 @@
 //! The single changes that save most, for a run without a limit.
 //!
-//! Changes on most axes have an order: what the strongest of them does not save, no weaker one saves, and a weaker one saves as much only where activations
-//! do not matter. So the strongest are run first, and the others only where they may be better answers.
+//! Changes on most axes have an order: what the strongest of them does not save, no weaker one saves. So the strongest are run first, and the others within
+//! the memory that the strongest reserved: most exceed it in their first step, and a smaller change that saves as much is the better answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,13 +11,11 @@ use lab_base::section::{MOST, NOT_HERE, Tries, Try};
 
 use super::super::changes::{Axis, Change};
 use super::super::figures::Figures;
+use super::super::spec::RunSpec;
 use super::TrySearch;
 
 /// Savings below this share are not worth a change.
 const WORTH: f64 = 0.05;
-
-/// What a training holds without activations, in bytes of its parameters: these, their gradients, three states of an optimizer, and its temporaries.
-const AT_REST: u64 = 8;
 
 /// What steps in backward save at most, in bytes of the parameters: gradients, and the temporaries of an optimizer.
 const IN_BACKWARD: u64 = 3;
@@ -29,22 +27,19 @@ struct AsItIs {
 }
 
 impl AsItIs {
+    /// The most bytes that a change may reserve to be worth it.
+    fn most(&self) -> u64 {
+        (self.reserved_bytes as f64 * (1.0 - WORTH)) as u64
+    }
+
     fn is_worth(&self, reserved_bytes: u64) -> bool {
-        reserved_bytes as f64 <= self.reserved_bytes as f64 * (1.0 - WORTH)
+        reserved_bytes <= self.most()
     }
 
     /// True for what may save enough to be run.
     fn may_help(&self, change: &Change) -> bool {
         let saves = IN_BACKWARD * self.parameter_bytes;
         change.axis() != Axis::InBackward || self.is_worth(self.reserved_bytes.saturating_sub(saves))
-    }
-
-    /// True if changes on an axis may be better answers than the strongest on it. `strongest`: bytes reserved with that; `None` if it cannot be made.
-    fn may_be_better(&self, axis: Axis, strongest: Option<u64>) -> bool {
-        let Some(reserved) = strongest else { return true };
-        // Optimizers and their forms may save as much as SGD, wherever the peak is.
-        let is_of_the_optimizer = matches!(axis, Axis::Optimizer | Axis::Form);
-        self.is_worth(reserved) && (is_of_the_optimizer || reserved <= AT_REST * self.parameter_bytes)
     }
 }
 
@@ -80,13 +75,44 @@ impl TrySearch<'_> {
             .filter(|i| as_it_is.may_help(&changes[*i]))
             .partition(|i| bound(*i).is_none_or(|strongest| strongest == *i));
         let mut found = self.each_alone(&changes, &first)?;
-        let may_be_better = |i: &usize| {
-            let reserved = bound(*i).and_then(|strongest| found.get(&strongest)).map(reserved_by);
-            as_it_is.may_be_better(changes[*i].axis(), reserved)
+        let better = |i: usize| -> Result<bool> {
+            let strongest = bound(i).filter(|strongest| found.contains_key(strongest));
+            let Some((strongest, reserved)) = strongest.map(|strongest| (strongest, reserved_by(&found[&strongest])))
+            else {
+                return Ok(true);
+            };
+            let is_of_its_axis = changes[strongest].axis() == changes[i].axis();
+            let most = if is_of_its_axis { reserved } else { as_it_is.most() };
+            // Beside 16-bit weights no other numeric type takes as little.
+            let may_be = as_it_is.is_worth(reserved) && changes[i].axis() != Axis::Precision;
+            Ok(may_be && self.fits_in(self.with(&changes, &[i]), most)?)
         };
-        let others: Vec<usize> = others.into_iter().filter(may_be_better).collect();
-        found.extend(self.each_alone(&changes, &others)?);
+        let tried = side_by_side(&others, self.runner.stop, |i| Ok::<_, Error>((*i, better(*i)?)));
+        let tried = tried.into_iter().map(|one| one.ok_or(Error::Interrupted)?);
+        let tried: Vec<(usize, bool)> = tried.collect::<Result<_>>()?;
+        let better: Vec<usize> = tried.into_iter().filter(|(_, better)| *better).map(|(i, _)| i).collect();
+        found.extend(self.each_alone(&changes, &better)?);
         Ok(self.list(&changes, &as_it_is, &found))
+    }
+
+    /// True if a run may reserve no more than so many bytes: it does not run out of memory with these.
+    fn fits_in(&self, spec: RunSpec, bytes: u64) -> Result<bool> {
+        match self.runner.within_limit(&self.tried(spec).on_paper_in(bytes)) {
+            Ok((needs, _)) => Ok(needs.is_some()),
+            // The run itself says so.
+            Err(error) if error.is_usage() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The same list from a run of every change.
+    #[cfg(test)]
+    pub(super) fn of_every_change(&self, figures: &Figures) -> Result<Tries> {
+        let before = self.runner.before_training(&self.tried(self.spec.clone()))?;
+        let changes = self.changes(before.tensors);
+        let as_it_is = AsItIs { reserved_bytes: figures.reserved_bytes, parameter_bytes: before.parameter_bytes };
+        let every: Vec<usize> = (0..changes.len()).collect();
+        Ok(self.list(&changes, &as_it_is, &self.each_alone(&changes, &every)?))
     }
 
     /// The figures of the run with each of these changes, by the change's number; of those that can be made.

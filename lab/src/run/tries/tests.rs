@@ -41,3 +41,21 @@ fn a_room_that_is_a_little_short_is_tried() {
     assert!(!room.lacks(109));
     assert!(room.lacks(111));
 }
+
+#[test]
+fn what_is_not_run_would_not_be_listed() {
+    let fields = [
+        json!({"model": "gpt", "batch": 8, "optimizer": "adamw"}),
+        json!({"model": "gpt", "batch": 1, "sequence": 128, "optimizer": "adagrad"}),
+        json!({"model": "mlp", "batch": 4, "optimizer": "momentum"}),
+        json!({"model": "simple-cnn", "batch": 32, "optimizer": "adamw"}),
+        json!({"model": "resnet18", "image": 64, "batch": 8, "precision": "autocast-bf16"}),
+    ];
+    for fields in fields {
+        let (spec, runner) = (RunSpec::of_fields(fields.as_object().unwrap()).unwrap(), DryRunner::new(&[], &|| false));
+        let session = runner.session(&spec).unwrap();
+        let search = TrySearch { runner: &runner, spec: &spec, session: &session, command: "predict", instead: None };
+        let figures = runner.figures(&spec).unwrap();
+        assert_eq!(search.that_save(&figures).unwrap(), search.of_every_change(&figures).unwrap(), "{fields}");
+    }
+}
