@@ -52,8 +52,9 @@ impl EndingAllocator {
         Self { exit_code: exit_code as i32, reserved: AtomicPtr::new(null_mut()) }
     }
 
-    /// Takes the reserve. For the begin of the program.
+    /// Takes the reserve, and lets the C library keep what is freed. For the begin of the program.
     pub fn keep_reserve(&self) {
+        keep_freed();
         // SAFETY: the layout is of more than no bytes.
         self.reserved.store(unsafe { self.alloc(RESERVE) }, Ordering::Relaxed);
     }
@@ -84,6 +85,27 @@ impl EndingAllocator {
         // SAFETY: the C library's function has this signature, on every system, and may be called at any time. Unlike `exit` it runs no handlers,
         // which could allocate or wait for other threads.
         unsafe { _exit(self.exit_code) }
+    }
+}
+
+/// Lets GNU's C library grow its heap by a mebibyte at a time, and keep up to 64 MiB of it that are free. By itself it gives back what lies free at the end
+/// beyond 128 KiB and takes it again, with new pages: one in twenty instructions of a short answer. Sizes that it takes from the system by themselves stay as
+/// it would set them once such a block was freed.
+fn keep_freed() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        const M_TRIM_THRESHOLD: i32 = -1;
+        const M_TOP_PAD: i32 = -2;
+        const M_MMAP_THRESHOLD: i32 = -3;
+        // SAFETY: every C library has this function with this signature.
+        unsafe extern "C" {
+            fn mallopt(parameter: i32, value: i32) -> i32;
+        }
+        for (parameter, mebibytes) in [(M_TRIM_THRESHOLD, 64), (M_TOP_PAD, 1), (M_MMAP_THRESHOLD, 16)] {
+            // SAFETY: these parameters (mallopt(3)) only decide when the library takes memory and gives it back. It returns 0 for one that it does not
+            // know, and goes on as without.
+            unsafe { mallopt(parameter, mebibytes << 20) };
+        }
     }
 }
 

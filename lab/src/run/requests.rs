@@ -76,7 +76,7 @@ impl Memory for Serving<'_> {
     }
 
     fn layout(&self) -> Option<u64> {
-        Some(self.0.snapshot().layout())
+        Some(self.0.layout())
     }
 }
 

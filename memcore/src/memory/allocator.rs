@@ -220,6 +220,11 @@ pub trait Allocator: Send {
     /// All segments, blocks and their states, as data, in order of address.
     fn snapshot(&self) -> Snapshot;
 
+    /// The [`layout`](Snapshot::layout) of the snapshot.
+    fn layout(&self) -> u64 {
+        self.snapshot().layout()
+    }
+
     /// The circumstances of the last [`allocate`](Self::allocate) that ran out of memory.
     fn last_failure(&self) -> Option<&AllocationFailure>;
 }

@@ -89,20 +89,37 @@ pub struct Snapshot {
     pub segments: Vec<SegmentSnapshot>,
 }
 
+/// The hash of [`Snapshot::layout`], fed by segment and block in order of address.
+#[derive(Default)]
+pub(super) struct LayoutHash(FxHasher);
+
+impl LayoutHash {
+    /// The blocks that follow are of a segment with this stream, private pool, and whether it is of small blocks and expandable.
+    pub(super) fn begin_segment(&mut self, stream: Stream, pool_id: (u64, u64), kind: (bool, bool)) {
+        (stream.0, pool_id, kind).hash(&mut self.0);
+    }
+
+    /// The next block.
+    pub(super) fn add(&mut self, bytes: u64, state: BlockState, requested_bytes: u64) {
+        let held = (state != BlockState::Inactive).then_some(requested_bytes);
+        (bytes, state as u8, held).hash(&mut self.0);
+    }
+
+    pub(super) fn finish(self) -> u64 {
+        self.0.finish()
+    }
+}
+
 impl Snapshot {
     /// A hash of all that decides what the allocator does next: the order of its segments and blocks, their sizes, what is free and what was asked for.
     /// Addresses themselves do not count: segments that are given back and taken again get new ones.
     pub fn layout(&self) -> u64 {
-        let mut hash = FxHasher::default();
+        let mut layout = LayoutHash::default();
         for segment in &self.segments {
-            let owner = (segment.stream.0, segment.pool_id);
-            (segment.total_bytes, segment.small, segment.expandable, owner).hash(&mut hash);
-            for block in &segment.blocks {
-                let held = (block.state != BlockState::Inactive).then_some(block.requested_bytes);
-                (block.bytes, block.state as u8, held).hash(&mut hash);
-            }
+            layout.begin_segment(segment.stream, segment.pool_id, (segment.small, segment.expandable));
+            segment.blocks.iter().for_each(|block| layout.add(block.bytes, block.state, block.requested_bytes));
         }
-        hash.finish()
+        layout.finish()
     }
 
     /// Bytes taken from the driver.

@@ -110,6 +110,7 @@ impl Caching {
         ensure(stats.reserved_bytes.all.current == self.taken_bytes, || "reserved is not what was taken".into())?;
         let snapshot = self.take_snapshot();
         ensure(snapshot.reserved_bytes() == self.taken_bytes, || "the snapshot is not what was taken".into())?;
+        ensure(snapshot.layout() == self.hash_layout(), || "its layout is not the snapshot's".into())?;
         let blocks = snapshot.segments.iter().flat_map(|segment| &segment.blocks);
         let held = blocks.filter(|block| block.state == BlockState::ActiveAllocated).count() as u64;
         ensure(held == stats.allocation.all.current, || "the snapshot has other blocks".into())?;

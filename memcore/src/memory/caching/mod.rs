@@ -329,6 +329,10 @@ impl Allocator for Caching {
         self.take_snapshot()
     }
 
+    fn layout(&self) -> u64 {
+        self.hash_layout()
+    }
+
     fn last_failure(&self) -> Option<&AllocationFailure> {
         self.failure.as_ref()
     }

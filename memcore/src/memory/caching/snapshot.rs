@@ -2,6 +2,8 @@
 
 use super::Caching;
 use super::block::{NONE, Node};
+use super::pool::Pool;
+use crate::memory::snapshot::LayoutHash;
 use crate::memory::{BlockSnapshot, BlockState, SegmentSnapshot, Snapshot};
 
 fn state(node: &Node) -> BlockState {
@@ -45,6 +47,30 @@ impl Caching {
         Snapshot { segments }
     }
 
+    /// The layout of [`take_snapshot`](Self::take_snapshot) without the snapshot: searches ask for it after each step.
+    pub(super) fn hash_layout(&self) -> u64 {
+        let mut firsts: Vec<(u64, u32)> =
+            self.segments.iter().map(|(_, segment)| (segment.base, segment.first)).collect();
+        firsts.sort_unstable();
+        let mut layout = LayoutHash::default();
+        for (_, mut index) in firsts {
+            let mut run_open = false;
+            while index != NONE {
+                let node = &self.nodes[index];
+                if node.mapped {
+                    if !run_open {
+                        let pool = &self.pools[node.pool as usize];
+                        layout.begin_segment(node.stream, self.pool_id(pool), (pool.small, node.expandable));
+                    }
+                    layout.add(node.bytes, state(node), node.requested_bytes);
+                }
+                run_open = node.mapped;
+                index = node.next;
+            }
+        }
+        layout.finish()
+    }
+
     fn empty_entry(&self, first: &Node) -> SegmentSnapshot {
         let pool = &self.pools[first.pool as usize];
         SegmentSnapshot {
@@ -53,8 +79,13 @@ impl Caching {
             stream: first.stream,
             small: pool.small,
             expandable: first.expandable,
-            pool_id: pool.owner.map_or((0, 0), |owner| self.private.id(owner).0),
+            pool_id: self.pool_id(pool),
             blocks: Vec::new(),
         }
+    }
+
+    /// Id of the private pool that owns this one; (0, 0): none.
+    fn pool_id(&self, pool: &Pool) -> (u64, u64) {
+        pool.owner.map_or((0, 0), |owner| self.private.id(owner).0)
     }
 }
