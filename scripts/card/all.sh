@@ -40,6 +40,7 @@ for share in 1 2 3 4; do
     part 215 "workspaces-$share" python3 "$card/workspaces.py" "$results/workspaces-$share.json" --seconds 170 --share "$share/4" --tables "$card/../../lab/src/run/workspaces/tables" &
 done
 part 215 workspaces-modes python3 "$card/workspaces.py" "$results/workspaces-modes.json" --seconds 100 --modes deterministic,benchmark --types float32,bfloat16,float16 resnet50 48 mobilenet_v2 31 densenet121 24 convnext_tiny 17 &
+part 100 plans python3 "$card/plans.py" "$results/plans.json" --seconds 80 --tables "$card/../../lab/src/run/workspaces/tables" &
 part 170 conformance $ours "$bin/conformance-cuda" --quiet &
 part 170 conformance-own-attention $ours VRAMLAB_CUDNN=0 "$bin/conformance-cuda" --quiet attention &
 part 170 conformance-cudnn-attention $ours VRAMLAB_CUDNN=first "$bin/conformance-cuda" --quiet attention &
