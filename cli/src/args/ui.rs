@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// `vramlab ui`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct UiArgs {
-    /// Settings to begin with: an address that was copied from the page, or the part after its `#`.
+    /// Settings to begin with: an address that was copied from the page, the part after its `#`, or a network's name.
     #[arg(value_name = "LINK")]
     pub link: Option<String>,
     /// The port [default: a free one].

@@ -18,6 +18,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lab::run::RunSpec;
+use serde_json::Value;
 use tokio::net::TcpListener;
 
 use crate::args::UiArgs;
@@ -44,11 +46,12 @@ const MAX_LINE: u64 = 1 << 20;
 /// Serves until the user stops it.
 ///
 /// # Errors
-/// An address that cannot be had.
+/// An address that cannot be had; a link with a setting that no run has.
 pub(super) fn run(args: &UiArgs, ui: &Ui) -> Result<Code> {
     if args.worker {
         return work(args, ui);
     }
+    let settings = settings(args.link.as_deref())?;
     let device = |error: std::io::Error| Failure::new(Code::Device, error);
     let program = std::env::current_exe().map_err(device)?;
     let files = args.public.is_none().then(Dropped::new).transpose().map_err(device)?;
@@ -66,7 +69,7 @@ pub(super) fn run(args: &UiArgs, ui: &Ui) -> Result<Code> {
             Some(_) => Vec::new(),
             None => ["127.0.0.1", "localhost"].map(|name| format!("{name}:{}", address.port())).to_vec(),
         };
-        let link = link(address, token.as_deref(), args.link.as_deref());
+        let link = link(address, token.as_deref(), &settings);
         ui.print(&format!("{link}\n"))?;
         ui.tell("Open this address in a browser of this machine. Ctrl-C ends.");
         if let (Some(folder), false) = (&folder, args.no_open) {
@@ -122,10 +125,26 @@ fn limit_memory() {
     let _ = MEMORY;
 }
 
-/// The address of the page, with the settings of a link.
-fn link(address: SocketAddr, token: Option<&str>, settings: Option<&str>) -> String {
+/// The settings of a link, `name=value&…`: what follows its `#`. A word alone is the name of a network.
+///
+/// # Errors
+/// A setting that no run has.
+fn settings(link: Option<&str>) -> Result<String> {
+    let link = link.unwrap_or_default();
+    if !link.is_empty() && !link.contains(['#', '=']) {
+        return Ok(format!("model={link}"));
+    }
+    let settings = link.rsplit('#').next().unwrap_or_default();
+    for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
+        let name = setting.split('=').next().unwrap_or_default();
+        RunSpec::default().with([(name, &Value::Null)])?;
+    }
+    Ok(settings.to_owned())
+}
+
+/// The address of the page, with these settings.
+fn link(address: SocketAddr, token: Option<&str>, settings: &str) -> String {
     let token = token.map_or(String::new(), |token| format!("?token={token}"));
-    let settings = settings.map_or("", |link| link.rsplit('#').next().unwrap_or_default());
     let hash = if settings.is_empty() { "" } else { "#" };
     format!("http://{address}/{token}{hash}{settings}")
 }
@@ -155,9 +174,18 @@ mod tests {
     #[test]
     fn a_link_keeps_the_settings_of_another() {
         let address = SocketAddr::from(([127, 0, 0, 1], 8421));
-        assert_eq!(link(address, Some("ab"), None), "http://127.0.0.1:8421/?token=ab");
+        let with = |token, given| settings(given).map(|settings| link(address, token, &settings));
+        assert_eq!(with(Some("ab"), None).unwrap(), "http://127.0.0.1:8421/?token=ab");
         let shared = "http://127.0.0.1:1/?token=old#model=gpt2&batch=8";
-        assert_eq!(link(address, Some("ab"), Some(shared)), "http://127.0.0.1:8421/?token=ab#model=gpt2&batch=8");
-        assert_eq!(link(address, None, Some("model=mlp")), "http://127.0.0.1:8421/#model=mlp");
+        assert_eq!(with(Some("ab"), Some(shared)).unwrap(), "http://127.0.0.1:8421/?token=ab#model=gpt2&batch=8");
+        assert_eq!(with(None, Some("model=mlp")).unwrap(), "http://127.0.0.1:8421/#model=mlp");
+        assert_eq!(with(None, Some("gpt2")).unwrap(), "http://127.0.0.1:8421/#model=gpt2");
+    }
+
+    #[test]
+    fn a_link_with_an_unknown_setting_is_an_error() {
+        for unknown in ["#nonsense=1", "#nonsense", "model=gpt2&batchsize=8"] {
+            assert_eq!(settings(Some(unknown)).unwrap_err().code, Code::Usage, "{unknown}");
+        }
     }
 }
