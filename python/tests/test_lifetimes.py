@@ -83,6 +83,20 @@ class Lifetimes(unittest.TestCase):
         # The result of the region has another name in the graph around it.
         self.assertEqual(beside(Region(), torch.randn(2, 3))["dies_after"], [["sin", "cos"], ["getitem", "mul"]])
 
+    def test_a_name_of_two_graphs_is_told_with_its_region(self) -> None:
+        import torch
+
+        class Twice(torch.nn.Module):  # type: ignore[misc]
+            def forward(self, x: Any) -> Any:
+                with torch.no_grad():
+                    a, b = torch.split(x, [1, 1], dim=-1)
+                    c = torch.cos(b) + torch.sin(a)
+                return torch.tanh(c) * x
+
+        # The result of the region is called getitem in the graph around it, like the first part of the split inside.
+        deaths = [["getitem", "add", "submod_1"], ["getitem_1", "add"], ["getitem", "mul", ""]]
+        self.assertEqual(beside(Twice(), torch.randn(2, 2))["dies_after"], deaths)
+
     def test_tied_parameters_are_named(self) -> None:
         import torch
 

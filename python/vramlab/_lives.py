@@ -32,28 +32,33 @@ class Lives:
     def after_their_last_use(self, program: Any, names: Optional[Mapping[str, str]] = None) -> list[list[str]]:
         """Returns the values that lived on after their last use, each with the value that was made last before its death.
 
-        A node that runs a region (no_grad, autocast) has a graph inside, which names its own values. ``names`` maps the names of the
+        A node that runs a region (no_grad, autocast) has a graph inside, which names its own values. Where another graph has one of the two
+        names, too, that of the region follows, empty for the program's own. ``names`` maps the names of the
         followed values to the names in the program, if they differ.
         """
         main = _Order(program.graph_module)
         graphs = [*main.regions, main]
-        found: dict[str, str] = {}
+        found: dict[tuple[str, str], list[str]] = {}
         for name, target, last in self._deaths:
             name = name if names is None else names.get(name, "")
             owned = ((graph, graph.own(name, target)) for graph in graphs)
             graph, value = next(((graph, value) for graph, value in owned if value), (None, None))
             after = graph.death(value, last, names) if graph and value else None
-            if value and after:
+            if graph and value and after:
                 # A value that is written in place has a node for each write, and all of these nodes die with it.
-                found.setdefault(value, after)
-        return [[name, after] for name, after in found.items()]
+                is_one = sum(value in other.names or after in other.names for other in graphs) == 1
+                found.setdefault((graph.region, value), [value, after] if is_one else [value, after, graph.region])
+        return list(found.values())
 
 
 class _Order:
-    """The nodes of a graph in order, with their uses."""
+    """The nodes of a graph in order, with their uses. ``region`` is the name of the region that it is inside of."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, region: str = "") -> None:
         nodes = list(module.graph.nodes)
+        # A node with several results has no name in the file, but they have.
+        named = (node for node in nodes if node.op == "call_function" and not isinstance(node.meta.get("val"), (tuple, list)))
+        self.region, self.names = region, {str(node.name) for node in named}
         self.regions: list[_Order] = []
         self._nodes = nodes
         self._places = {node.name: place for place, node in enumerate(nodes)}
@@ -65,7 +70,7 @@ class _Order:
                 self._last_use[given.name] = place
             inside = getattr(module, str(node.target), None) if node.op == "get_attr" else None
             if hasattr(inside, "graph"):
-                self._enter(_Order(inside), next(iter(node.users), node))
+                self._enter(_Order(inside, str(node.target)), next(iter(node.users), node))
         self._given_back = [given for node in nodes if node.op == "output" for given in node.all_input_nodes]
         for given in self._given_back:
             self._own.pop((given.name, str(given.target)), None)

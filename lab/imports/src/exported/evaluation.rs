@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::archive::Archive;
 use super::first_states;
-use super::lifetimes::{self, Lifetimes};
+use super::lifetimes::{self, Death, Lifetimes};
 use super::operators::Operator;
 use super::program::Program;
 use super::schema::{Argument, ExportedProgram, TensorMeta};
@@ -38,7 +38,7 @@ struct Entry {
     version: u64,
     program: Option<ExportedProgram>,
     #[serde(default)]
-    dies_after: Vec<(String, String)>,
+    dies_after: Vec<Death>,
     problem: Option<String>,
 }
 

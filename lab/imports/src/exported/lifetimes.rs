@@ -7,7 +7,8 @@
 //! ```
 //!
 //! In Python a value lives until its name is bound to another value or its function returns; in a graph it lives until its last use. `dies_after`
-//! lists the values that live longer in Python, in the order of their deaths, each with the value that was made last before its death.
+//! lists the values that live longer in Python, in the order of their deaths, each with the value that was made last before its death. Where several graphs of
+//! the file have one of the names, that of the region follows (`["getitem_2", "mul_3", "submod_1"]`), empty for the graph that has the regions.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -31,7 +32,7 @@ struct Versioned {
 #[derive(Deserialize)]
 struct Entry {
     #[serde(default)]
-    dies_after: Vec<(String, String)>,
+    dies_after: Vec<Death>,
     #[serde(default)]
     tied: Option<Vec<Vec<String>>>,
     #[serde(default)]
@@ -40,11 +41,34 @@ struct Entry {
     moved_before: Vec<(String, String)>,
 }
 
+/// The death of a value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(try_from = "Vec<String>")]
+pub(super) struct Death {
+    value: String,
+    /// The value that was made last before it.
+    last: String,
+    /// The region whose graph has both, empty for the graph that has the regions; `None` if only one graph has them.
+    region: Option<String>,
+}
+
+impl TryFrom<Vec<String>> for Death {
+    type Error = &'static str;
+
+    fn try_from(names: Vec<String>) -> std::result::Result<Self, Self::Error> {
+        let mut names = names.into_iter();
+        match (names.next(), names.next(), names.next(), names.next()) {
+            (Some(value), Some(last), region, None) => Ok(Self { value, last, region }),
+            _ => Err("a death has two names, and at most that of a region"),
+        }
+    }
+}
+
 /// Deaths of the values that live on after their last use, and tied parameters.
 #[derive(Default)]
 pub(super) struct Lifetimes {
-    /// Each value, with the value that was made last before its death; in the order of the deaths.
-    dies_after: Vec<(String, String)>,
+    /// In their order.
+    dies_after: Vec<Death>,
     /// Indices in `dies_after` of the deaths that a graph has taken.
     taken: RefCell<HashSet<usize>>,
     /// Groups of paths that share one parameter; `None` if the file does not say.
@@ -82,26 +106,30 @@ impl Lifetimes {
     ///
     /// # Errors
     /// A value that dies twice.
-    pub(super) fn of_deaths(dies_after: Vec<(String, String)>) -> std::result::Result<Self, String> {
+    pub(super) fn of_deaths(dies_after: Vec<Death>) -> std::result::Result<Self, String> {
         let mut seen = HashSet::new();
-        match dies_after.iter().find(|(value, _)| !seen.insert(value.as_str())) {
-            Some((value, _)) => Err(value.clone()),
+        match dies_after.iter().find(|death| !seen.insert((&death.value, &death.region))) {
+            Some(death) => Err(death.value.clone()),
             None => Ok(Self { dies_after, ..Self::default() }),
         }
     }
 
-    /// Returns the deaths of which a graph has both values, and marks them as taken. Each is the dying value's name, the result of `value` for that
+    /// Returns the deaths of which the graph of this region has both values, and marks them as taken. Each is the dying value's name, the result of `value` for that
     /// name, and the result of `place` for the value that was made last before the death.
     pub(super) fn within<V, P>(
         &self,
+        region: &str,
         value: impl Fn(&str) -> Option<V>,
         place: impl Fn(&str) -> Option<P>,
     ) -> Vec<(&str, V, P)> {
         let mut found = Vec::new();
-        for (number, (name, last)) in self.dies_after.iter().enumerate() {
-            if let (Some(value), Some(place)) = (value(name), place(last)) {
+        for (number, death) in self.dies_after.iter().enumerate() {
+            if death.region.as_ref().is_some_and(|other| other != region) {
+                continue;
+            }
+            if let (Some(value), Some(place)) = (value(&death.value), place(&death.last)) {
                 self.taken.borrow_mut().insert(number);
-                found.push((name.as_str(), value, place));
+                found.push((death.value.as_str(), value, place));
             }
         }
         found
@@ -111,6 +139,6 @@ impl Lifetimes {
     pub(super) fn left(&self) -> Option<(&str, &str)> {
         let taken = self.taken.borrow();
         let left = self.dies_after.iter().enumerate().find(|(number, _)| !taken.contains(number));
-        left.map(|(_, (value, last))| (value.as_str(), last.as_str()))
+        left.map(|(_, Death { value, last, .. })| (value.as_str(), last.as_str()))
     }
 }

@@ -229,7 +229,7 @@ impl Lowering<'_> {
         let made = made.flat_map(|(place, node)| node.outputs.iter().flat_map(names_of).map(move |name| (name, place)));
         let made: HashMap<&str, usize> = made.filter_map(|(name, place)| Some((name?, place))).collect();
         let slot = |name: &str| scope.slots.get(name).copied().filter(|slot| *slot >= first_made);
-        for (name, slot, place) in self.lifetimes.within(slot, |last| made.get(last).copied()) {
+        for (name, slot, place) in self.lifetimes.within(&graph.name, slot, |last| made.get(last).copied()) {
             // A value that dies after no node is a result of the graph, and dies with its caller's name.
             let Some(before) = last_use[slot] else { continue };
             if place < before {

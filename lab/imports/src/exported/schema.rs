@@ -49,6 +49,9 @@ pub(super) struct GraphModule {
 /// A graph: the exported one, or one inside of a node.
 #[derive(Deserialize)]
 pub(super) struct Graph {
+    /// Name of the region that it is inside of; empty for the exported one.
+    #[serde(skip)]
+    pub name: String,
     pub inputs: Vec<Argument>,
     pub outputs: Vec<Argument>,
     pub nodes: Vec<Node>,
@@ -182,6 +185,8 @@ struct Name {
 
 #[derive(Deserialize)]
 struct Inside {
+    #[serde(default)]
+    name: String,
     graph: Graph,
 }
 
@@ -290,7 +295,10 @@ fn read<'de, A: MapAccess<'de>>(kind: &str, map: &mut A) -> Result<Argument, A::
         "as_sym_ints" => {
             Argument::Numbers(map.next_value::<Vec<Symbolic>>()?.into_iter().map(number).collect::<Result<_, _>>()?)
         }
-        "as_graph" => Argument::Graph(Box::new(map.next_value::<Inside>()?.graph)),
+        "as_graph" => {
+            let Inside { name, graph } = map.next_value()?;
+            Argument::Graph(Box::new(Graph { name, ..graph }))
+        }
         "as_none" | "as_device" | "as_layout" => {
             map.next_value::<IgnoredAny>()?;
             match kind {

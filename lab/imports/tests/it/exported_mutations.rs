@@ -193,6 +193,11 @@ fn lifetimes_of_values_that_the_graph_does_not_have_are_refused() {
     // The network's own tensors do not die.
     let error = of(serde_json::json!([["p_layers_0_weight", "relu"]]));
     assert!(error.ends_with("p_layers_0_weight dies after relu, and no graph of the file makes both"), "{error}");
+    // A region that the file does not have has no values.
+    let error = of(serde_json::json!([["relu", "linear_1", "submod_1"]]));
+    assert!(error.ends_with("relu dies after linear_1, and no graph of the file makes both"), "{error}");
+    let error = of(serde_json::json!([["relu"]]));
+    assert!(error.contains("a death has two names, and at most that of a region"), "{error}");
     let early = of(serde_json::json!([["relu", "linear"]]));
     assert_eq!(early, "net.pt2: extra/vramlab.json: relu dies before its last use");
     let twice = of(serde_json::json!([["relu", "gelu"], ["relu", "gelu"]]));

@@ -18,6 +18,8 @@ pub(super) const TABLE: Table = &[
     ("_operator.mul", |c| whole(c, |a, b| a.checked_mul(b))),
     ("_operator.floordiv", |c| whole(c, floor_div)),
     ("_operator.mod", |c| whole(c, |a, b| a.checked_sub(b.checked_mul(floor_div(a, b)?)?))),
+    ("torch.sym_min", |c| whole(c, |a, b| Some(a.min(b)))),
+    ("torch.sym_max", |c| whole(c, |a, b| Some(a.max(b)))),
     ("_operator.neg", |c| Ok(Made::One(Value::Int(operand(c, 0)?.checked_neg().unwrap_or(i64::MAX))))),
     ("_operator.eq", |c| truth(c, |a, b| a == b)),
     ("_operator.ne", |c| truth(c, |a, b| a != b)),
