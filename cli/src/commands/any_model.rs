@@ -10,6 +10,7 @@ use super::plan::dry_runner;
 use super::workspaces::Workspaces;
 use crate::args::{ONLY_BUILT_IN, PredictArgs};
 use crate::exit::{Code, Failure, Result};
+use crate::interrupt;
 use crate::ui::Ui;
 
 /// What becomes of a model that a command names.
@@ -131,7 +132,7 @@ pub(crate) fn predict_by_rehearsal(
 
 /// Prints the program.
 fn print_program(driver: &Driver, python: &Path, ui: &Ui) -> Result<Code> {
-    match driver.plan(python)? {
+    match driver.plan(python, &interrupt::asked)? {
         Told::Chosen(chosen) => {
             ui.print(&chosen.program)?;
             Ok(Code::Done)

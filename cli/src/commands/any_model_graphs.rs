@@ -16,6 +16,7 @@ use super::plan::dry_runner;
 use crate::cache;
 use crate::exit::Result;
 use crate::file_lock::FileLock;
+use crate::interrupt;
 use crate::ui::Ui;
 use crate::whole_file::WholeFile;
 
@@ -106,8 +107,9 @@ impl Kept {
         let tokens = chosen.and_then(|chosen| chosen.tokens).and_then(|tokens| usize::try_from(tokens).ok());
         let mut entry = Entry { key: self.key.clone(), recorded: now(), tokens, ..Entry::default() };
         let runner = dry_runner().with_workspaces_of(workspaces);
-        let exported =
-            driver.export(python).and_then(|file| Ok((nearest(spec, questions, &file, &entry, &runner)?, file)));
+        let exported = driver
+            .export(python, &interrupt::asked)
+            .and_then(|file| Ok((nearest(spec, questions, &file, &entry, &runner)?, file)));
         match exported {
             Ok((nearest, file)) => {
                 entry = nearest;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use lab_base::error::{Error, Result};
 use serde_json::Value;
@@ -48,6 +49,9 @@ const EXPORTING: [(&str, &str); 10] = [
     ("export.py", include_str!("../../../python/vramlab/export.py")),
 ];
 
+/// Interval between looks at whether Python has ended, or a stop was requested.
+const LOOK: Duration = Duration::from_millis(5);
+
 const MAIN: &str = include_str!("driver/__main__.py");
 
 /// The package of Python in a folder of its own, which is deleted when this is dropped.
@@ -85,18 +89,18 @@ impl Driver {
     /// Asks what would be chosen, without a rehearsal, on any system.
     ///
     /// # Errors
-    /// A Python that cannot be started, or that gives no answer.
-    pub fn plan(&self, python: &Path) -> Result<Told> {
-        let text = self.said(python, "plan", Stdio::inherit())?;
+    /// A Python that cannot be started, or that gives no answer; [`Error::Interrupted`] if a stop was requested.
+    pub fn plan(&self, python: &Path, stop: &dyn Fn() -> bool) -> Result<Told> {
+        let text = self.said(python, "plan", Stdio::inherit(), stop)?;
         Told::read(&text).ok_or_else(|| Error::usage(python.display().to_string(), "it gave no answer"))
     }
 
     /// Exports the network, and returns the file: an export or a folded graph, which lies as long as this lives.
     ///
     /// # Errors
-    /// A Python that cannot be started; a network that has no graph, with the reason.
-    pub fn export(&self, python: &Path) -> Result<PathBuf> {
-        let text = self.said(python, "export", Stdio::null())?;
+    /// A Python that cannot be started; a network that has no graph, with the reason; [`Error::Interrupted`] if a stop was requested.
+    pub fn export(&self, python: &Path, stop: &dyn Fn() -> bool) -> Result<PathBuf> {
+        let text = self.said(python, "export", Stdio::null(), stop)?;
         match Graph::read(&text) {
             Some(Graph::Written { file }) => Ok(file),
             Some(Graph::Refused { refused }) => Err(Error::usage("export", refused)),
@@ -104,12 +108,29 @@ impl Driver {
         }
     }
 
-    /// What the driver says in a mode.
-    fn said(&self, python: &Path, mode: &str, errors: Stdio) -> Result<String> {
+    /// What the driver says in a mode. Python ends if a stop is requested: an export may take minutes.
+    fn said(&self, python: &Path, mode: &str, errors: Stdio, stop: &dyn Fn() -> bool) -> Result<String> {
         let words = self.command(python, mode, "")?;
-        let started = Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).stderr(errors).output();
-        let output = started.map_err(|error| Error::usage(python.display().to_string(), error.to_string()))?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        let path = self.folder.path().join(format!("{mode}.said"));
+        let cannot = |error: std::io::Error| Error::usage(python.display().to_string(), error.to_string());
+        let said = fs::File::create(&path).map_err(cannot)?;
+        let mut command = Command::new(&words[0]);
+        let mut child =
+            command.args(&words[1..]).stdin(Stdio::null()).stdout(said).stderr(errors).spawn().map_err(cannot)?;
+        while child.try_wait().map_err(cannot)?.is_none() {
+            if stop() {
+                // One that has just ended by itself cannot be killed.
+                let _ = child.kill();
+                child.wait().map_err(cannot)?;
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+        // Ctrl-C reaches Python, too: what it says then is no answer.
+        if stop() {
+            return Err(Error::Interrupted);
+        }
+        Ok(String::from_utf8_lossy(&fs::read(&path).map_err(cannot)?).into_owned())
     }
 
     fn command(&self, python: &Path, mode: &str, file: &str) -> Result<Vec<OsString>> {
@@ -127,6 +148,22 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_stop_ends_an_export() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let driver = Driver::make(serde_json::json!({ "model": "config.json" })).unwrap();
+        let python = driver.folder.path().join("python");
+        fs::write(&python, "#!/bin/sh\nexec sleep 600\n").unwrap();
+        fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
+        let looks = std::cell::Cell::new(0);
+        let stop = || looks.replace(looks.get() + 1) > 2;
+        assert!(matches!(driver.export(&python, &stop), Err(Error::Interrupted)));
+        let missing = driver.export(Path::new("/nonexistent/python"), &|| false).unwrap_err().to_string();
+        assert!(missing.starts_with("/nonexistent/python: "), "{missing}");
+    }
 
     #[test]
     fn the_folder_has_every_file_of_the_package() {

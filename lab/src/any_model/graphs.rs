@@ -14,7 +14,7 @@ use super::{hub_cache::in_hub_cache, request};
 use crate::run::RunSpec;
 
 /// Version of what the driver exports and of what is kept: another one begins anew.
-const FORMAT: u64 = 3;
+const FORMAT: u64 = 4;
 
 /// Fields of a run that a graph answers with any value: they change no network.
 const FREE: [&str; 14] = [
