@@ -164,8 +164,6 @@ def look(browser, address, size, arguments, axe, folder):
         page.until("!document.querySelector('#now .lead').textContent.includes('batch 16')")
         box = page.page.locator("#now .verdict").bounding_box()
         page.expect("a phone shows the verdict beside the sliders", box["y"] + box["height"] < SIZES[size][1])
-        page.take("model=gpt2&batch=16&gpu=rtx4090")
-        page.until("document.querySelector('#now .lead').textContent.includes('batch 16')")
     # Half of the built-in networks are faster than llama-3.2-3b, half are slower.
     for model in ["gpt2", "resnet50", "simple-cnn", "llama-3.2-3b", "qwen3-0.6b", "codellama-7b"] if size == "light" else ["gpt2"]:
         page.take(f"model={model}&batch=16&gpu=rtx4090")
