@@ -126,7 +126,7 @@ impl Driver {
             }
             std::thread::sleep(LOOK);
         }
-        // Ctrl-C reaches Python, too: what it says then is no answer.
+        // Ctrl-C reaches Python, too: its words then are not an answer.
         if stop() {
             return Err(Error::Interrupted);
         }

@@ -127,7 +127,7 @@ fn bytes(like: &Array, n: usize) -> Result<Array> {
     Array::empty(like.device(), &[n], DType::U8)
 }
 
-fn aligned(bytes: usize) -> usize {
+pub(in crate::ops) fn aligned(bytes: usize) -> usize {
     bytes.next_multiple_of(256)
 }
 

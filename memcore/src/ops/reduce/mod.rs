@@ -1,8 +1,11 @@
 //! Sums, means, extremes and norms along axes; running sums; sorting.
 
+mod largest_scratch;
+
 pub(in crate::ops) mod cumsum;
 pub(in crate::ops) mod cumulative;
 pub(in crate::ops) mod logsumexp;
+
 pub(in crate::ops) mod norm_sum;
 pub(in crate::ops) mod sort;
 pub(in crate::ops) mod sums_and_extremes;

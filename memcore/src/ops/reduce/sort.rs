@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::largest_scratch;
 use super::sums_and_extremes::check_axis;
 use crate::array::Array;
 use crate::autograd::{Tensor, record};
@@ -16,8 +17,8 @@ use crate::ops::shape::view::{Dims, squeeze};
 /// Most elements along an axis that PyTorch sorts without scratch.
 const SORTED_IN_PLACE: usize = 4096;
 
-/// Most elements along an axis of which PyTorch finds the largest without scratch, whatever the other sizes.
-const CHOSEN_WITHOUT_SCRATCH: usize = 399;
+/// The most elements that PyTorch puts in order without scratch once they are found.
+const MOST_LARGEST: usize = 4096;
 
 /// The elements along `axis` in order, the smallest first unless `descending`, and the place that each had (i64, without history). Equal elements stay in
 /// their order. Saves the places.
@@ -53,21 +54,23 @@ pub fn sort(x: &Tensor, axis: usize, descending: bool) -> Result<(Tensor, Tensor
 /// the places.
 ///
 /// # Errors
-/// [`Error::Shape`] for an axis that does not exist or is shorter than `k`; [`Error::Invalid`] for an axis of more than 399 elements; errors of the device.
+/// [`Error::Shape`] for an axis that does not exist or is shorter than `k`; [`Error::Invalid`] for more than 4096 elements, and for scratch that is not known; errors of the
+/// device.
 pub fn topk(x: &Tensor, k: usize, axis: usize, largest: bool) -> Result<(Tensor, Tensor)> {
     check_axis("topk", x, axis)?;
     let size = x.dims()[axis];
     if k > size {
         return Err(Error::shape("topk", format!("{k} of {size} elements")));
     }
-    if size > CHOSEN_WITHOUT_SCRATCH {
-        let problem = format!("of {size} elements along an axis: more than {CHOSEN_WITHOUT_SCRATCH} are not supported");
-        return Err(Error::invalid("topk", problem));
+    if k > MOST_LARGEST {
+        return Err(Error::invalid("topk", format!("the largest {k}: more than {MOST_LARGEST} are not supported")));
     }
     let _op = context::op("topk");
     let chosen = chosen(x, axis, k, Ends { descending: largest, name: "TopkBackward0" })?;
-    if !x.array().layout().is_contiguous() {
-        drop(context::within("contiguous>clone", || x.array().copied())?);
+    let is_copied = !x.array().layout().is_contiguous();
+    let _copy = if is_copied { Some(context::within("contiguous>clone", || x.array().copied())?) } else { None };
+    if x.device().profile().torch_temporaries && size > 0 {
+        largest_scratch::take_and_free(x.array(), x.numel() / size, size)?;
     }
     Ok(chosen)
 }
