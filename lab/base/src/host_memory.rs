@@ -88,9 +88,8 @@ impl EndingAllocator {
     }
 }
 
-/// Lets GNU's C library grow its heap by a mebibyte at a time, and keep up to 64 MiB of it that are free. By itself it gives back what lies free at the end
-/// beyond 128 KiB and takes it again, with new pages: one in twenty instructions of a short answer. Sizes that it takes from the system by themselves stay as
-/// it would set them once such a block was freed.
+/// Lets GNU's C library grow its heap by a mebibyte at a time, and keep up to 64 MiB of it that are free. By itself it gives back what lies free at the heap's
+/// end beyond 128 KiB and takes it again with new pages: 4 % of the time of an answer of 12 ms. Blocks of 16 MiB and more come from the system one by one.
 fn keep_freed() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {

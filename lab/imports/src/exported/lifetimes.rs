@@ -114,8 +114,8 @@ impl Lifetimes {
         }
     }
 
-    /// Returns the deaths of which the graph of this region has both values, and marks them as taken. Each is the dying value's name, the result of `value` for that
-    /// name, and the result of `place` for the value that was made last before the death.
+    /// Returns the deaths of which the graph of this region has both values, and marks them as taken. Each is the dying value's name, the result of `value`
+    /// for that name, and the result of `place` for the value that was made last before the death.
     pub(super) fn within<V, P>(
         &self,
         region: &str,
