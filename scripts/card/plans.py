@@ -14,6 +14,7 @@ import json
 import pathlib
 import random
 import time
+from typing import Any
 
 import torch
 
@@ -23,7 +24,7 @@ from workspaces import PASSES, ROW, TYPES, rows_of
 CONVOLUTION, CONFIGURATION, HEURISTIC, PLAN, GRAPH, TENSOR, PROPERTIES = 1, 3, 4, 5, 15, 17, 38
 HANDLE, DATA_TYPE, BOOLEAN, INT64, FLOAT, MODE, HEURISTIC_MODE, DESCRIPTOR, INT32, CHAR = 0, 1, 2, 3, 4, 7, 8, 15, 23, 24
 NUMBERS = {"float32": 0, "float16": 2, "bfloat16": 9}
-C = {HANDLE: ctypes.c_void_p, DESCRIPTOR: ctypes.c_void_p, INT64: ctypes.c_int64, FLOAT: ctypes.c_float, BOOLEAN: ctypes.c_bool, CHAR: ctypes.c_char}
+C: dict[int, Any] = {HANDLE: ctypes.c_void_p, DESCRIPTOR: ctypes.c_void_p, INT64: ctypes.c_int64, FLOAT: ctypes.c_float, BOOLEAN: ctypes.c_bool, CHAR: ctypes.c_char}
 # For each direction: its kind, and its first attribute, which six follow: two factors, the convolution, and the tensors of weight, input and output.
 OPERATIONS = {"forward": (10, 700), "input_gradient": (12, 706), "weight_gradient": (11, 712)}
 INSTANT, FALLBACK = 0, 2
@@ -129,7 +130,7 @@ def ways(cudnn, given):
         return {"json": (None, cudnn.made(PROPERTIES, (2702, CHAR, text.encode())))}, text
     own = cudnn.made(PROPERTIES, (2700, INT32, [torch.cuda.current_device()]))
     array = (ctypes.c_char * (1 << 16))()
-    text = bytes(array[: cudnn.get(own, 2702, CHAR, array)]).rstrip(b"\0")
+    text = array.raw[: cudnn.get(own, 2702, CHAR, array)].rstrip(b"\0")
     return {"handle": (cudnn.handle(), None), "properties": (None, own), "json": (None, cudnn.made(PROPERTIES, (2702, CHAR, text)))}, text.decode()
 
 
