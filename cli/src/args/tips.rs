@@ -65,7 +65,11 @@ const VALUES: &[(&str, &[&str], &str)] = &[
     ("--gpu", &[","], "one card at a time; vramlab plan compares cards: --gpus rtx4090,rtx3090"),
     ("--precision", &["int8", "int4", "nf4", "fp8", "float8", "4bit", "8bit"], RUN_IT),
     ("--attention", &["flash"], "flash-attn is a library of its own; PyTorch's own fused kernel is --attention sdpa"),
-    ("--model", &[".json", ".pt2", ".toml", "/"], "a file or a name of the hub stands alone: vramlab predict WHAT"),
+    (
+        "--model",
+        &[".json", ".pt2", ".toml", "/"],
+        "--model-file FILE names a file; after `vramlab predict` a file or a name of the hub stands alone",
+    ),
     (
         "--model",
         &[""],

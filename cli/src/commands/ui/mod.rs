@@ -22,7 +22,7 @@ use lab::run::RunSpec;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-use crate::args::UiArgs;
+use crate::args::{UiArgs, network_named};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::ui::Ui;
@@ -128,11 +128,14 @@ fn limit_memory() {
 /// The settings of a link, `name=value&…`: what follows its `#`. A word alone is the name of a network.
 ///
 /// # Errors
-/// A setting that no run has.
+/// A setting that no run has, a network that is not known.
 fn settings(link: Option<&str>) -> Result<String> {
     let link = link.unwrap_or_default();
     if !link.is_empty() && !link.contains(['#', '=']) {
-        return Ok(format!("model={link}"));
+        let known = network_named(link);
+        let known =
+            known.ok_or_else(|| Failure::usage(format!("{link}: no network is called so (vramlab info models)")))?;
+        return Ok(format!("model={known}"));
     }
     let settings = link.rsplit('#').next().unwrap_or_default();
     for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
@@ -184,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_link_with_an_unknown_setting_is_an_error() {
-        for unknown in ["#nonsense=1", "#nonsense", "model=gpt2&batchsize=8"] {
+        for unknown in ["#nonsense=1", "#nonsense", "model=gpt2&batchsize=8", "gpt9"] {
             assert_eq!(settings(Some(unknown)).unwrap_err().code, Code::Usage, "{unknown}");
         }
     }

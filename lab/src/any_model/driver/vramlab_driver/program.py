@@ -72,7 +72,9 @@ def loop(move, options):
 def optimizer_of(options):
     """The expression that makes the optimizer."""
     kind, arguments = options["optimizer"]
-    return "%s((p for p in model.parameters() if p.requires_grad), %s%s)" % (kind, arguments, FORMS.get(options["optimizer_impl"] or "", ""))
+    # Only PyTorch's own have forms.
+    form = FORMS.get(options["optimizer_impl"] or "", "") if kind.startswith("torch.optim.") else ""
+    return "%s((p for p in model.parameters() if p.requires_grad), %s%s)" % (kind, arguments, form)
 
 
 def autocast_of(options):
