@@ -12,13 +12,12 @@ import argparse
 import ctypes
 import json
 import pathlib
-import random
 import time
 from typing import Any
 
 import torch
 
-from workspaces import PASSES, ROW, TYPES, rows_of
+from workspaces import PASSES, cases_of_tables
 
 # Numbers of cudnnBackendDescriptorType_t, ...AttributeName_t, ...AttributeType_t and cudnnDataType_t: cudnn_graph.h, in the wheel and in NVIDIA's documentation.
 CONVOLUTION, CONFIGURATION, HEURISTIC, PLAN, GRAPH, TENSOR, PROPERTIES = 1, 3, 4, 5, 15, 17, 38
@@ -144,11 +143,7 @@ def main():
     given = parser.parse_args()
     cudnn = Cudnn()
     asked, text = ways(cudnn, given)
-    version = json.loads(text)["deviceVer"] // 10
-    cases = [(kind, row) for kind in TYPES for row in ROW.iter_unpack(rows_of((pathlib.Path(given.tables) / f"sm{version}-{kind}.rows").read_bytes()))]
-    random.Random(1).shuffle(cases)
-    place, parts = map(int, given.share.split("/"))
-    cases, rows, begin = cases[place - 1::parts], [], time.monotonic()
+    cases, rows, begin = cases_of_tables(given, json.loads(text)["deviceVer"] // 10), [], time.monotonic()
     for kind, row in cases:
         if time.monotonic() - begin > given.seconds:
             break

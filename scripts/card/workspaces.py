@@ -88,14 +88,19 @@ def rows_of(file):
     return b"".join(zlib.decompress(blocks[begin:end], -15) for begin, end in zip([0, *ends], ends))
 
 
+def cases_of_tables(given, capability):
+    """This share of the cases in the tables of a capability, each with its type, in an order that is the same for all shares."""
+    place, parts = map(int, given.share.split("/"))
+    cases = [(kind, row) for kind in TYPES
+             for row in ROW.iter_unpack(rows_of((pathlib.Path(given.tables) / f"sm{capability}-{kind}.rows").read_bytes()))]
+    random.Random(1).shuffle(cases)
+    return cases[place - 1::parts]
+
+
 def of_tables(given):
     """Measures what the tables of this card's capability name."""
-    place, parts = map(int, given.share.split("/"))
     major, minor = torch.cuda.get_device_capability()
-    cases = [(kind, row) for kind in TYPES
-             for row in ROW.iter_unpack(rows_of((pathlib.Path(given.tables) / f"sm{major}{minor}-{kind}.rows").read_bytes()))]
-    random.Random(1).shuffle(cases)
-    cases = cases[place - 1::parts]
+    cases = cases_of_tables(given, f"{major}{minor}")
     rows, failed, begin = [], [], time.monotonic()
     for kind, row in cases:
         if time.monotonic() - begin > given.seconds:

@@ -6,12 +6,20 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
+/// Endings of files that have a network's weights.
+const WEIGHTS: [&str; 6] = ["safetensors", "bin", "pt", "pth", "ckpt", "gguf"];
+
 /// Reads a regular file of at most `most_bytes` bytes as text. `what` says in messages what the file should be.
 ///
 /// # Errors
 /// [`Error::Usage`] naming the file: it does not exist, is longer, or is not text. A pipe or a device is refused too, because its end is not known.
 pub fn text(path: &Path, most_bytes: u64, what: &str) -> Result<String> {
-    let unreadable = |_| Error::usage(path.display().to_string(), "not text in UTF-8");
+    let is_weights = path.extension().is_some_and(|ending| WEIGHTS.iter().any(|known| ending == *known));
+    let problem = match is_weights {
+        true => "weights do not say what the network is; name its config.json",
+        false => "not text in UTF-8",
+    };
+    let unreadable = |_| Error::usage(path.display().to_string(), problem);
     String::from_utf8(bytes(path, most_bytes, what)?).map_err(unreadable)
 }
 
@@ -56,4 +64,21 @@ pub fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 #[cfg(not(unix))]
 pub fn is_at(_: &File, _: &Path) -> io::Result<bool> {
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_lead_to_their_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let problem = |name: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, [0x80, 0xff]).unwrap();
+            text(&path, 100, "a network").unwrap_err().to_string()
+        };
+        assert!(problem("model.safetensors").ends_with("weights do not say what the network is; name its config.json"));
+        assert!(problem("model.json").ends_with("not text in UTF-8"));
+    }
 }

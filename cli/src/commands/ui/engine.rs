@@ -96,8 +96,7 @@ impl Engine<'_> {
             *file = self.dropped(file)?.into();
         }
         if let Some(name) = said.get_mut("model") {
-            let known = name.as_str().and_then(network_named);
-            *name = known.ok_or_else(|| Failure::usage("model: no network is called so (vramlab info models)"))?.into();
+            *name = known_network(name.as_str().unwrap_or_default())?.into();
         }
         let mut spec = RunSpec::of_fields(&said)?;
         spec.check()?;
@@ -287,6 +286,15 @@ fn repeat(spec: &RunSpec) -> Value {
         *path = path.rsplit(['/', '\\']).next().unwrap_or_default().to_string();
     }
     json!({ "command": command::again(&["predict"], &said), "python": command::in_python("predict", &said) })
+}
+
+/// The name of a network as a run has it.
+///
+/// # Errors
+/// A name that no network has.
+pub(super) fn known_network(name: &str) -> Result<String> {
+    let unknown = || Failure::usage(format!("{name}: no network is called so (vramlab info models)"));
+    network_named(name).map(Into::into).ok_or_else(unknown)
 }
 
 #[cfg(test)]

@@ -22,11 +22,11 @@ use lab::run::RunSpec;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-use crate::args::{UiArgs, network_named};
+use crate::args::UiArgs;
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::ui::Ui;
-use engine::Engine;
+use engine::{Engine, known_network};
 use files::Dropped;
 use server::{Server, routes};
 use workers::Workers;
@@ -132,10 +132,7 @@ fn limit_memory() {
 fn settings(link: Option<&str>) -> Result<String> {
     let link = link.unwrap_or_default();
     if !link.is_empty() && !link.contains(['#', '=']) {
-        let known = network_named(link);
-        let known =
-            known.ok_or_else(|| Failure::usage(format!("{link}: no network is called so (vramlab info models)")))?;
-        return Ok(format!("model={known}"));
+        return Ok(format!("model={}", known_network(link)?));
     }
     let settings = link.rsplit('#').next().unwrap_or_default();
     for setting in settings.split('&').filter(|setting| !setting.is_empty()) {

@@ -123,7 +123,7 @@ fn few_runs(indices: &Array, runs: usize) -> bool {
     card.is_some_and(|card| runs < 4 * card.count && indices.numel() > 30 * runs)
 }
 
-fn bytes(like: &Array, n: usize) -> Result<Array> {
+pub(in crate::ops) fn bytes(like: &Array, n: usize) -> Result<Array> {
     Array::empty(like.device(), &[n], DType::U8)
 }
 

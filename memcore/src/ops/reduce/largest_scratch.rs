@@ -7,7 +7,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::array::Array;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ops::index::temporaries::aligned;
+use crate::ops::index::temporaries::{aligned, bytes};
 use crate::profile::Profile;
 
 /// Threads of a block.
@@ -51,10 +51,9 @@ pub(super) fn take_and_free(x: &Array, rows: usize, elements: usize) -> Result<(
         let problem = format!("of {rows} rows of {elements} elements: its scratch on this card is not known");
         return Err(Error::invalid("topk", problem));
     };
-    let taken = |bytes: usize| Array::empty(x.device(), &[bytes], DType::U8);
-    let mut held = each.into_iter().map(taken).collect::<Result<SmallVec<[Array; 8]>>>()?;
-    drop(taken(scan)?);
-    held.push(taken(scan)?);
+    let mut held = each.into_iter().map(|n| bytes(x, n)).collect::<Result<SmallVec<[Array; 8]>>>()?;
+    drop(bytes(x, scan)?);
+    held.push(bytes(x, scan)?);
     Ok(())
 }
 
