@@ -34,6 +34,7 @@ mod refusals;
 mod rehearse;
 mod rehearse_attacks;
 mod rehearse_files;
+mod rehearse_killed;
 mod rehearse_periods;
 mod rehearse_phases;
 mod rehearse_ranks;

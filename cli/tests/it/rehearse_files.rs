@@ -201,35 +201,6 @@ fn nothing_in_its_folder_holds_or_leads_the_collector() {
 }
 
 #[test]
-fn when_it_is_killed_its_processes_and_its_folder_go_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let temporary = tempfile::tempdir().unwrap();
-    let mut command = quiet(folder.path(), &[]);
-    command.env("TMPDIR", temporary.path()).stdout(Stdio::null()).stderr(Stdio::piped());
-    // The script's own files are withheld, so its children say who they are on its standard error.
-    let script = "setsid sleep 600 & echo pid $! >&2; sleep 600 & echo pid $! >&2; wait";
-    let mut child = command.args(["--", "sh", "-c", script]).spawn().unwrap();
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
-    let pid = |line: String| line.strip_prefix("pid ").map(|pid| pid.parse::<u32>().unwrap());
-    let started: Vec<u32> = lines.by_ref().map_while(Result::ok).filter_map(pid).take(2).collect();
-    assert_eq!(started.len(), 2);
-    let is_left = || {
-        let runs = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
-        let is_its_own = |name: std::ffi::OsString| name.to_string_lossy().starts_with("vramlab-rehearsal-");
-        let mut left = fs::read_dir(temporary.path()).unwrap();
-        started.iter().any(runs) || left.any(|entry| is_its_own(entry.unwrap().file_name()))
-    };
-    assert!(is_left(), "they run");
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let start = Instant::now();
-    while is_left() && start.elapsed() < Duration::from_secs(10) {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    assert!(!is_left(), "{:?} {:?}", started, fs::read_dir(temporary.path()).unwrap().collect::<Vec<_>>());
-}
-
-#[test]
 fn what_a_script_prints_reaches_a_file_that_the_output_goes_to() {
     for way in ["namespace", "filter", "library"] {
         let root = tempfile::tempdir().unwrap();

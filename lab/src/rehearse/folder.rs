@@ -11,6 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use tempfile::TempDir;
 
 use super::contract::{self, Settings};
+use super::left_folders;
 use super::library::NAME;
 use super::processes::ASK;
 use super::protect::{Layer, remove_folder};
@@ -60,6 +61,8 @@ pub(super) struct Folder {
     root: TempDir,
     /// The folder of the answers: a script may put a link in its place.
     told: OwnedFd,
+    /// A lock on the folder, as long as this process or its keeper lives.
+    _held: fs::File,
 }
 
 impl Folder {
@@ -73,10 +76,12 @@ impl Folder {
             let problem = format!("{}: {error}; TMPDIR names another one", place.display());
             Error::host("the folder for temporary files", problem)
         };
-        let root = tempfile::Builder::new().prefix("vramlab-rehearsal-").tempdir_in(&place).map_err(cannot)?;
+        left_folders::remove_left(&place);
+        let root = tempfile::Builder::new().prefix(left_folders::PREFIX).tempdir_in(&place).map_err(cannot)?;
+        let held = left_folders::hold(root.path()).map_err(cannot)?;
         let answers = root.path().join(ANSWERS);
         let told = fs::create_dir(&answers).and_then(|()| Ok(OwnedFd::from(fs::File::open(&answers)?)));
-        let folder = Self { root, told: told.map_err(cannot)? };
+        let folder = Self { root, told: told.map_err(cannot)?, _held: held };
         check_path(folder.path())?;
         folder.fill(library, request).map_err(cannot)?;
         Ok(folder)

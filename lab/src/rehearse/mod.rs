@@ -24,6 +24,7 @@ mod environment;
 mod folder;
 mod growth;
 mod held_folder;
+mod left_folders;
 mod library;
 mod lines;
 mod log;

@@ -23,6 +23,7 @@ use super::rights;
 use super::signals;
 use super::supervisor::Supervisor;
 use super::system::{adopt_orphans, ended_child, path_of, readable};
+use super::title;
 use super::veto::Veto;
 use super::way::{Wanted, Way};
 
@@ -55,6 +56,8 @@ enum Said {
 pub(super) fn run(way: Way, wanted: &Wanted, commands: Vec<Command>, ends: Ends) {
     let waits = (0..commands.len()).collect();
     let mut keeper = Duty { ends, waits, started: Vec::new(), groups: BTreeSet::new() };
+    // Who kills all programs of this one's name means the run: the keeper is left, and ends it.
+    title::replace();
     // Ctrl-C is for this program alone, and a message to a program that is gone must not end the keeper.
     let _group = rustix::process::setpgid(None, None);
     // SAFETY: sets how a signal is treated; commands get the default back when they are started.
@@ -147,6 +150,7 @@ fn start(
         return;
     }
     for (number, mut command) in commands.into_iter().enumerate() {
+        title::end_with_this_thread(&mut command);
         let said = match command.spawn() {
             Ok(child) => Said::Started(number, child.id()),
             Err(error) => {
@@ -155,6 +159,10 @@ fn start(
             }
         };
         let _heard = told.send(said);
+    }
+    // The commands end with this thread, so it ends with the keeper.
+    loop {
+        thread::park();
     }
 }
 

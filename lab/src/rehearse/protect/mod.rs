@@ -32,6 +32,7 @@ mod servers;
 mod signals;
 mod supervisor;
 mod system;
+mod title;
 mod veto;
 mod way;
 mod whole_copy;
