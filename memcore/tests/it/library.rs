@@ -48,6 +48,22 @@ fn the_backend_of_the_example_computes_and_refuses() {
     assert!(KernelCall::NAMES.contains(&"unary"));
 }
 
+#[test]
+fn short_indices_of_an_embedding_are_predicted_and_not_computed() {
+    let rows = |device: &Device, count: usize| {
+        let weight = Tensor::leaf(Array::empty(device, &[10, 4], DType::F32)?);
+        let indices = Tensor::leaf(Array::empty(device, &[count], DType::I32)?).detach();
+        let y = ops::embedding(&indices, &weight, None)?;
+        y.backward_with(Array::empty(device, &[count, 4], DType::F32)?, false)?;
+        Ok::<_, Error>((y.dims().to_vec(), weight.grad().unwrap().dims().to_vec()))
+    };
+    let dry = Device::new(memcore::backend::Meta::default());
+    assert_eq!(rows(&dry, 3).unwrap(), (vec![3, 4], vec![10, 4]));
+    assert!(rows(&dry, 3073).unwrap_err().to_string().contains("more than 3072 int32 indices"));
+    let refused = rows(&Device::new(backend::Host::default()), 3).unwrap_err();
+    assert!(refused.to_string().contains("predicted only"), "{refused}");
+}
+
 /// Makes a network like a script, and returns its parameters' paths.
 fn network(device: &Device) -> (Sequential, Init) {
     let init = Init::new(device, DType::F32, 0);

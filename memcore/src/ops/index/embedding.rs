@@ -7,17 +7,20 @@ use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record_inputs};
 use crate::backend::kernel::{Gather, ScatterAdd};
 use crate::context;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::ops::predicted::predicted_only;
 
 type Dims = SmallVec<[usize; 6]>;
 
-/// Returns rows of `weight` `[rows, n]` by `indices` (i64, any shape): `[..indices, n]`. Saves the indices.
+/// Returns rows of `weight` `[rows, n]` by `indices` (i64, any shape; at most 3072 of i32 in a dry run): `[..indices, n]`. Saves the indices.
 ///
 /// The row `padding_idx` receives no gradient. The gradient is dense, of the table's size. Above 3072 indices PyTorch sorts them, and the
 /// temporaries of the sort are made.
 ///
 /// # Errors
-/// [`Error::Shape`] if the table is not a matrix; errors of the device. An index outside the table reads as NaN.
+/// [`Error::Shape`] if the table is not a matrix; [`Error::Invalid`] for i32 on a device that computes, or too many; errors of the device. An index
+/// outside the table reads as NaN.
 pub fn embedding(indices: &Tensor, weight: &Tensor, padding_idx: Option<usize>) -> Result<Tensor> {
     let [rows, n] = *weight.dims() else {
         return Err(Error::shape("embedding", format!("table {:?} is not a matrix", weight.dims())));
@@ -26,6 +29,7 @@ pub fn embedding(indices: &Tensor, weight: &Tensor, padding_idx: Option<usize>) 
         return Err(Error::shape("embedding", format!("padding index {padding_idx:?} of {rows} rows")));
     }
     let _op = context::op("embedding>index_select>resize_");
+    check_short(indices.array())?;
     let compute = || {
         // Rows of a transposed table are gathered where they are, as `index_select` does it.
         let table = weight.array();
@@ -33,7 +37,9 @@ pub fn embedding(indices: &Tensor, weight: &Tensor, padding_idx: Option<usize>) 
         let dims: Dims = indices.dims().iter().copied().chain([n]).collect();
         let y = Array::empty(weight.device(), &dims, weight.dtype())?;
         let out = y.view(&[flat.numel(), n])?;
-        y.device().launch(Gather { table: table.operand(), indices: flat.operand(), out: out.operand() })?;
+        if !is_short(&flat) {
+            y.device().launch(Gather { table: table.operand(), indices: flat.operand(), out: out.operand() })?;
+        }
         Ok(y)
     };
     let describe = |saved: &mut Recorder| {
@@ -42,6 +48,24 @@ pub fn embedding(indices: &Tensor, weight: &Tensor, padding_idx: Option<usize>) 
         Ok::<Box<dyn Function>, Error>(Box::new(EmbeddingBackward { rows, padding_idx }))
     };
     record_inputs(&[weight], describe, compute)
+}
+
+/// Indices of 32 bits: PyTorch's kernels read them as they are, this program's read 64 bits.
+fn is_short(indices: &Array) -> bool {
+    indices.dtype() == DType::I32
+}
+
+/// Refuses indices of 32 bits on a device that computes, and so many that they are sorted, which was not measured.
+fn check_short(indices: &Array) -> Result<()> {
+    if !is_short(indices) {
+        return Ok(());
+    }
+    predicted_only("embedding by int32 indices", indices.device())?;
+    if indices.numel() <= temporaries::UNSORTED_INDICES {
+        return Ok(());
+    }
+    let problem = format!("more than {} int32 indices are not supported", temporaries::UNSORTED_INDICES);
+    Err(Error::invalid("embedding", problem))
 }
 
 struct EmbeddingBackward {
@@ -71,13 +95,15 @@ impl Function for EmbeddingBackward {
         };
         let _dense = context::op("embedding_dense_backward");
         let segments = if sorted { Some(temporaries::segments(&flat, &out)?) } else { None };
-        out.device().launch(ScatterAdd {
-            accumulate: false,
-            padding_index: self.padding_idx,
-            src: grad.operand(),
-            indices: flat.operand(),
-            out: out.operand(),
-        })?;
+        if !is_short(&flat) {
+            out.device().launch(ScatterAdd {
+                accumulate: false,
+                padding_index: self.padding_idx,
+                src: grad.operand(),
+                indices: flat.operand(),
+                out: out.operand(),
+            })?;
+        }
         drop(segments);
         drop(sort);
         saved.done();
