@@ -105,6 +105,7 @@ class ExplainV1(TypedDict, total=False):
     device: Optional[int]
     verdict: Optional[str]
     reason: str
+    line: Optional[str]
     figures: list[ExplainedFigure]
     sums: list[ExplainedSum]
     advice: list[ExplainedAdvice]

@@ -18,6 +18,9 @@ pub struct ExplainResult {
     pub verdict: Option<String>,
     /// Why it failed, in arithmetic.
     pub reason: String,
+    /// The user's innermost line in the traceback before the message; null without a traceback.
+    #[serde(default)]
+    pub line: Option<String>,
     /// Figures of the message, in reading order.
     pub figures: Vec<ExplainedFigure>,
     /// Relations between the figures.
@@ -79,6 +82,7 @@ impl From<&Explanation> for ExplainResult {
             device: explanation.device,
             verdict: explanation.verdict.map(|verdict| verdict.to_string()),
             reason: explanation.reason.clone(),
+            line: explanation.line.clone(),
             figures: explanation.figures.iter().map(figure).collect(),
             sums: explanation.sums.iter().map(sum).collect(),
             advice: advice.collect(),
@@ -125,6 +129,7 @@ impl Findings for ExplainResult {
         let rows = self.figures.iter().map(ExplainedFigure::row).collect();
         let figures = Table::new("What each figure means", &["figure", "size", "meaning"], rows);
         let mut sections = vec![Section::Answer(self.reason.clone())];
+        sections.extend(self.line.as_ref().map(|line| Section::Note(format!("It ran out at {line}."))));
         let entry = |advice: &ExplainedAdvice| Try {
             change: advice.what.clone(),
             command: advice.command.clone(),

@@ -194,6 +194,8 @@ pub(super) struct Message {
     pub(super) retries: Option<u64>,
     /// The script that a traceback in the text begins with.
     pub(super) script: Option<String>,
+    /// The innermost line of that traceback that is the user's.
+    pub(super) line: Option<String>,
 }
 
 impl Message {
@@ -231,6 +233,7 @@ impl Message {
             failed: None,
             retries: None,
             script: None,
+            line: None,
         }
     }
 

@@ -8,6 +8,7 @@ mod advice;
 mod foreign;
 mod holders;
 mod judge;
+mod line;
 mod message;
 mod outside;
 mod read;
@@ -62,6 +63,8 @@ pub struct Explanation {
     pub verdict: Option<Verdict>,
     /// Arithmetic behind the verdict.
     pub reason: String,
+    /// The innermost line of the user's own files in the traceback before the message: `train.py, line 9, in step`. `None` without a traceback.
+    pub line: Option<String>,
     /// Advice, the most promising first.
     pub advice: Vec<Advice>,
 }
@@ -85,6 +88,7 @@ pub fn explain(text: &str) -> Result<Explanation> {
         sums: sums(&message, &holders),
         verdict,
         reason,
+        line: message.line.clone(),
         advice: advice::advice(&message, &holders, verdict),
     })
 }

@@ -5,7 +5,7 @@ use lab_base::error::{Error, Result};
 use super::message::{Backend, Message, Wording};
 use super::size::Size;
 use super::verdict::Verdict;
-use super::{foreign, outside, script};
+use super::{foreign, line, outside, script};
 
 /// Longest text that is read. Bytes.
 const MAX_TEXT: usize = 1 << 20;
@@ -55,7 +55,7 @@ fn read_lines(lines: &str) -> Result<Message> {
     let mut end = text.len();
     for (at, _) in lower.rmatch_indices(MARKER) {
         if let Some(message) = allocator_message(&lower[..at], &text[..at], &text[at..end]) {
-            return Ok(Message { script: script::find(&text[..at]), ..message });
+            return Ok(Message { script: script::find(&text[..at]), line: line::innermost(&text[..at]), ..message });
         }
         end = at;
     }
@@ -65,7 +65,7 @@ fn read_lines(lines: &str) -> Result<Message> {
         .or_else(|| summary(&text))
         .or_else(|| without_its_beginning(&text));
     if let Some(message) = found {
-        return Ok(Message { script: script::find(&text), ..message });
+        return Ok(Message { script: script::find(&text), line: line::innermost(&text), ..message });
     }
     match foreign::named(&text, &lower) {
         Some(named) => Err(Error::usage("message", named)),
@@ -73,7 +73,7 @@ fn read_lines(lines: &str) -> Result<Message> {
             .or_else(|| first_words(&lower))
             .or_else(|| outside::killed_in_a_shell(lines))
             .or_else(|| outside::pythons(lines))
-            .map(|message| Message { script: script::find(&text), ..message })
+            .map(|message| Message { script: script::find(&text), line: line::innermost(&text), ..message })
             .ok_or_else(unknown),
     }
 }

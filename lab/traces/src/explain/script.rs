@@ -21,7 +21,7 @@ fn module(text: &str) -> Option<&str> {
     None
 }
 
-fn is_own(file: &str) -> bool {
+pub(super) fn is_own(file: &str) -> bool {
     let installed = ["site-packages", "dist-packages", "/lib/python", "/lib64/python"];
     let readable = file.len() < 300 && !file.contains(['\\', '<']) && !file.chars().any(char::is_control);
     file.ends_with(".py") && readable && !installed.iter().any(|part| file.contains(part))

@@ -186,6 +186,19 @@ fn who_has_a_script_goes_on_without_a_snapshot() {
 }
 
 #[test]
+fn the_users_innermost_line_is_named() {
+    let frames = "Traceback (most recent call last):\n  File \"/home/me/old.py\", line 1, in <module>\nTraceback (most recent call last):\n  \
+        File \"/home/me/train.py\", line 93, in <module>\n    main()\n  File \"/home/me/net work.py\", line 7, in step\n    loss.backward()\n  \
+        File \"/v/lib/python3.11/site-packages/torch/_tensor.py\", line 648, in backward\n";
+    let line = |text: &str| explain(text).unwrap().line;
+    assert_eq!(line(&format!("{frames}{V2_5_POOLS}")).as_deref(), Some("net work.py, line 7, in step"));
+    assert_eq!(line(V2_5_POOLS), None);
+    let foreign =
+        "Traceback (most recent call last):\n  File \"/v/site-packages/torch/_tensor.py\", line 648, in backward\n";
+    assert_eq!(line(&format!("{foreign}{V2_5_POOLS}")), None);
+}
+
+#[test]
 fn the_script_of_a_traceback_is_rehearsed() {
     let frames = "Traceback (most recent call last):\n  File \"/home/me/train.py\", line 93, in <module>\n    main()\n  \
         File \"/v/lib/python3.11/site-packages/torch/nn/modules/linear.py\", line 125, in forward\n";
