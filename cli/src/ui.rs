@@ -224,7 +224,7 @@ fn ends_within_a_line(path: &Path) -> bool {
 /// Replaces the messages of number parsers by plainer ones.
 fn plain(text: &str) -> String {
     const WORDS: [(&str, &str); 5] = [
-        (": invalid digit found in string", ": a whole number, 0 or more, is expected"),
+        (": invalid digit found in string", ": a whole number, not negative, is expected"),
         (": cannot parse integer from empty string", ": a whole number is expected"),
         (": number too large to fit in target type", ": too large"),
         (": number too small to fit in target type", ": too small"),
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn numbers_that_are_none_are_told_plainly() {
         let error = "-1".parse::<usize>().unwrap_err();
-        assert_eq!(plain(&format!("'-1': {error}")), "'-1': a whole number, 0 or more, is expected");
+        assert_eq!(plain(&format!("'-1': {error}")), "'-1': a whole number, not negative, is expected");
         let error = "a".parse::<f64>().unwrap_err();
         assert_eq!(plain(&format!("'a': {error}")), "'a': a number is expected");
     }

@@ -315,12 +315,24 @@ fn ask(line: Line<'_>) -> Result<Entered> {
     Ok(line.with_own(name))
 }
 
-/// `check FILE`: the lock file needs no flag.
+/// `check FILE`, or `check FILE NETWORK`: neither needs a flag.
 fn check(mut line: Line<'_>) -> Result<Entered> {
-    if let Some(&at) = line.positionals(&["check"]).first() {
-        line.rest.insert(at, "--baseline".into());
+    let places = line.positionals(&["check"]);
+    let Some(&at) = places.first() else { return Ok(line.with_own("check")) };
+    let mut notes = Vec::new();
+    if let Some(&second) = places.get(1) {
+        let word = line.rest[second].to_string_lossy().into_owned();
+        let words = words_of(&word, what::named(&word)?, false, &mut notes)?;
+        line.rest.splice(second..=second, words);
     }
-    Ok(line.with_own("check"))
+    let word = line.rest[at].to_string_lossy().into_owned();
+    if !Path::new(&word).exists() && matches!(what::named(&word), Ok(What::BuiltIn(_) | What::Hub { .. })) {
+        return Err(Failure::usage(format!(
+            "{word}: a network, not a memory lock file; this writes one: vramlab check memory.lock.json --update {word}"
+        )));
+    }
+    line.rest.insert(at, "--baseline".into());
+    Ok(Entered { notes, ..line.with_own("check") })
 }
 
 /// `snapshot FILE` shows it.
@@ -436,6 +448,12 @@ mod tests {
             ("info cards --full", "cards --full"),
             ("check memory.lock.json --update", "check --baseline memory.lock.json --update"),
             ("check --baseline memory.lock.json", "check --baseline memory.lock.json"),
+            ("check m.lock.json --update gpt2", "check --baseline m.lock.json --update --model gpt2"),
+            ("check m.lock.json gpt2 --gpu t4", "check --baseline m.lock.json --model gpt2 --gpu t4"),
+            (
+                "check gpt2 --update",
+                "error: gpt2: a network, not a memory lock file; this writes one: vramlab check memory.lock.json --update gpt2",
+            ),
             // Help, and what is wrong, are clap's.
             ("predict gpt2 -h", "predict -h"),
             ("nosuch gpt2", "nosuch gpt2"),

@@ -29,8 +29,8 @@ const MAX_BYTES: u64 = 64 << 20;
 /// Repeats the runs of a lock file and compares, or writes the file.
 ///
 /// # Errors
-/// With code 1, memory that grew (with `--strict`, events that changed), or that does not fit the given limit; files that are not lock files,
-/// settings that cannot work.
+/// With code 1, memory that does not fit the given limit, and where JSON goes to standard output memory that grew (with `--strict`, events that
+/// changed); files that are not lock files, settings that cannot work.
 pub(super) fn run(args: &CheckArgs, typed: &RunSpec, ui: &Ui) -> Result<Code> {
     let file = Destination::File(args.baseline.clone());
     output::check(args.output.destinations().chain(args.update.then_some(&file)))?;
@@ -38,7 +38,11 @@ pub(super) fn run(args: &CheckArgs, typed: &RunSpec, ui: &Ui) -> Result<Code> {
         Some(lock) => lock,
         None if args.update => Lock::new(env!("CARGO_PKG_VERSION")),
         None => {
-            return Err(Failure::usage(format!("{}: no such file; --update writes it", args.baseline.display())));
+            let file = args.baseline.display();
+            let network = network(typed);
+            return Err(Failure::usage(format!(
+                "{file}: no such file; this writes it: vramlab check {file} --update {network}"
+            )));
         }
     };
     let usual_release = typed.model.usual_release;
@@ -70,7 +74,18 @@ pub(super) fn run(args: &CheckArgs, typed: &RunSpec, ui: &Ui) -> Result<Code> {
     if args.update || failures.is_empty() {
         return Ok(Code::Done);
     }
-    Err(Failure::new(Code::Check, anyhow::Error::msg(failures.join("; "))))
+    // A No is an answer, not an error: it was printed, unless standard output is for programs.
+    match args.output.takes_stdout() {
+        true => Err(Failure::new(Code::Check, anyhow::Error::msg(failures.join("; ")))),
+        false => Ok(Code::Check),
+    }
+}
+
+/// The network of these flags as it is typed; without one, an example.
+fn network(typed: &RunSpec) -> String {
+    let (name, file) = (&typed.model.model, &typed.model.model_file);
+    let file = file.as_ref().map(|file| file.display().to_string());
+    file.or_else(|| name.clone()).unwrap_or_else(|| "gpt2".into())
 }
 
 /// Writes these runs into the file. The file is read again under a lock, so what other processes wrote since the runs began stays.

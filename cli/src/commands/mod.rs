@@ -12,6 +12,7 @@ pub(crate) mod data_parallel;
 mod devices;
 mod diff;
 mod docs;
+mod endless;
 pub(crate) mod estimate;
 mod events;
 mod explain;

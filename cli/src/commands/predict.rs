@@ -11,7 +11,7 @@ use super::any_model::{Prepared, kept_graph, predict_by_rehearsal, prepare};
 use super::outcome::{Report, Steps};
 use super::plan::{Plan, dry_runner};
 use super::workspaces::Workspaces;
-use super::{cards, speeds, train, tries, warnings};
+use super::{cards, endless, speeds, train, tries, warnings};
 use crate::args::PredictArgs;
 use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
@@ -31,7 +31,7 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     match prepare(spec, args.any.program || args.any.phases.is_some()) {
         _ if args.any.phases.is_some() && is_of_a_file(spec) => Err(Failure::usage(PHASES_OF_OTHERS)),
         Prepared::BuiltIn(_) if args.any.phases.is_some() => Err(Failure::usage(PHASES_OF_OTHERS)),
-        Prepared::BuiltIn(spec) => built_in(args, &spec, None, ui),
+        Prepared::BuiltIn(spec) => endless::answered(built_in(args, &spec, None, ui), args, &spec, ui),
         Prepared::ByPython(..) if args.checkpoint_budget.is_some() => Err(Failure::usage(
             "--checkpoint-budget chooses blocks of networks that vramlab builds: --checkpoint blocks is for others",
         )),

@@ -127,9 +127,6 @@ fn draw(rehearsed: &Rehearsed, page: &Destination, ui: &Ui) -> Result<()> {
 fn code(rehearsed: &Rehearsed) -> Result<Code> {
     let found = &rehearsed.result;
     match (found.fits, found.script_exit) {
-        _ if rehearsed.interrupted && found.ranks.is_empty() => {
-            Err(Failure::new(Code::Interrupted, anyhow::anyhow!("interrupted before anything was allocated on a card")))
-        }
         _ if rehearsed.interrupted => Ok(Code::Interrupted),
         (Some(true), _) => Ok(Code::Done),
         (Some(false), _) => Ok(Code::Check),

@@ -93,7 +93,9 @@ fn growth_fails_and_names_the_operator() {
     let ran = run(&locked.words(&["--batch", "8"]));
     assert_eq!(ran.code, Some(1));
     assert!(ran.stdout.contains("What grew at the peak") && ran.stdout.contains("batch 4 → 8"), "{}", ran.stdout);
-    assert!(ran.stderr.starts_with("error: default: memory grew: peak allocated by +"), "{}", ran.stderr);
+    let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("default: memory grew (tolerance 0): peak allocated by +"), "{text}");
+    assert!(!ran.stderr.contains("error"), "the answer is printed once: {}", ran.stderr);
     // Dropout saves a new mask. The message names this one cause.
     let found = locked.json(1, &["--dropout", "0.5"]);
     let parts = found["runs"][0]["comparison"]["parts"].as_array().unwrap();
@@ -108,7 +110,7 @@ fn shrinking_passes_unless_strict_and_an_update_takes_it() {
     let locked = Locked::new(&GPT);
     let text = done(&locked.words(&["--batch", "2"]));
     assert!(text.contains("less than before; --update"), "{text}");
-    assert!(refused_with_text(&locked.words(&["--batch", "2", "--strict"])).contains("shrank (--strict)"));
+    assert!(failed(&locked.words(&["--batch", "2", "--strict"])).contains("shrank (--strict)"));
     // Without flags an update repeats the run in the file.
     let before = locked.text();
     done(&locked.words(&["--update"]));
@@ -119,12 +121,11 @@ fn shrinking_passes_unless_strict_and_an_update_takes_it() {
     assert_eq!(fs::read_dir(locked.directory.path()).unwrap().count(), 1, "nothing is left beside the file");
 }
 
-/// Runs a check that prints its result and then fails. Returns the message.
-fn refused_with_text(args: &[&str]) -> String {
+/// Runs a check that fails. Returns what it prints, in one line.
+fn failed(args: &[&str]) -> String {
     let ran = run(args);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(!ran.stdout.is_empty());
-    ran.stderr
+    ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -135,9 +136,9 @@ fn a_peak_that_was_edited_down_is_growth() {
         locked.text().replacen(&format!("\"allocated\": {peak}"), &format!("\"allocated\": {}", peak - 512), 1);
     assert_ne!(edited, locked.text());
     fs::write(locked.path(), edited).unwrap();
-    assert!(refused_with_text(&locked.words(&[])).contains("peak allocated by +512 B; the peak is reached by "));
+    assert!(failed(&locked.words(&[])).contains("peak allocated by +512 B. The peak is reached by "));
     done(&locked.words(&["--tolerance", "512"]));
-    assert!(refused_with_text(&locked.words(&["--tolerance", "511B"])).contains("memory grew"));
+    assert!(failed(&locked.words(&["--tolerance", "511B"])).contains("memory grew"));
     done(&locked.words(&["--tolerance", "5%"]));
     done(&locked.words(&["--update"]));
     assert_eq!(locked.json(0, &[])["verdict"], "same");
@@ -158,7 +159,8 @@ fn a_model_file_is_read_anew() {
     let locked = Locked::new(&["--model-file", &model_file]);
     done(&locked.words(&[]));
     fs::write(&model, text(512)).unwrap();
-    let error = refused_with_text(&locked.words(&[]));
+    let found = locked.json(1, &[]);
+    let error = found["runs"][0]["failure"].as_str().unwrap();
     assert!(
         error.contains("memory grew")
             && error.contains("most in ")
@@ -189,7 +191,7 @@ fn what_is_no_lock_file_is_refused_and_kept() {
     let locked = Locked::new(&GPT);
     let whole = locked.text();
     let absent = locked.directory.path().join("absent.json").display().to_string();
-    assert!(refused(2, &["check", "--baseline", &absent]).contains("no such file; --update writes it"));
+    assert!(refused(2, &["check", "--baseline", &absent]).contains("no such file; this writes it: vramlab check"));
     let flags = whole.replace("\"batch\": 4", "\"batch\": \"many\"");
     let foreign = whole.replace("\"steps\": 2", "\"json\": \"out.json\"");
     for (contents, part) in [

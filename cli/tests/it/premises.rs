@@ -123,7 +123,8 @@ fn every_answer_names_type_tokens_and_batch_and_where_each_came_from() {
 #[test]
 fn networks_without_a_configuration_say_it_too() {
     let text = unbroken(&done(&["predict", "--model", "gpt2", "--batch", "2"]));
-    let line = "float32 (default, --precision TYPE), 1 024 tokens (default, --sequence N), batch 2 (--batch).";
+    let line = "float32 (default, --precision TYPE), 1 024 tokens (default, --sequence N), batch 2 (--batch), \
+        attention as matmul and softmax (default, --attention sdpa).";
     assert!(text.contains(line), "{text}");
     let directory = tempfile::tempdir().unwrap();
     let model = directory.path().join("own.toml");

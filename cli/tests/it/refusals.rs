@@ -11,7 +11,7 @@ fn bad_usage_is_2_and_names_what_is_wrong() {
         (&["train", "--model", "vgg"], "vgg"),
         (&["train", "--backend", "abacus"], "abacus"),
         (&["train", "--batch", "0"], "--batch: must be at least 1"),
-        (&["train", "--batch", "-1"], "a whole number, 0 or more, is expected"),
+        (&["train", "--batch", "-1"], "a whole number, not negative, is expected"),
         (&["train", "--seed", "-1"], "--seed <"),
         (&["train", "--memory-limit", "-1"], "--memory-limit <"),
         (&["train", "--batch", "99999999999999999999"], "99999999999999999999"),

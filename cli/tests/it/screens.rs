@@ -155,7 +155,7 @@ fn slips_are_told_plainly() {
         (&["predict", "--model", "unet"], "vramlab predict train.py"),
         (&["run", "checkpoint"], "ask checkpoint: no such experiment; did you mean \"checkpointing\"?"),
         (&["predict", "--model", "gpt2", "--gpu", "rtx490"], "did you mean"),
-        (&["predict", "--model", "mlp", "--batch", "many"], "a whole number, 0 or more, is expected"),
+        (&["predict", "--model", "mlp", "--batch", "many"], "a whole number, not negative, is expected"),
     ];
     for (words, said) in cases {
         let ran = run(words);

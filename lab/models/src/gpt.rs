@@ -127,6 +127,10 @@ impl Architecture for GptArchitecture {
         Defaults { batch: 8, optimizer: "adamw", lr: 1e-3 }
     }
 
+    fn has_fused_attention(&self) -> Option<bool> {
+        Some(self.config.fused_attention)
+    }
+
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
         Ok(Box::new(Gpt::new(init, self.config, &self.recompute)?))
     }

@@ -108,6 +108,11 @@ pub trait Architecture: Send + Sync {
         Some("it is not built as a chain of pieces")
     }
 
+    /// True if its attention is one operator, false if it is written out; `None` if there is no such choice.
+    fn has_fused_attention(&self) -> Option<bool> {
+        None
+    }
+
     /// Why all batches have as many tokens as the network takes; `None` if they may have fewer.
     fn one_length(&self) -> Option<&'static str> {
         Some("vramlab supports it for gpt, gpt2 and networks of transformers alone")

@@ -100,8 +100,6 @@ impl CheckedRun {
     }
 
     fn growth(&self, comparison: &Comparison) -> String {
-        let grew = comparison.figures.iter().filter(|figure| comparison.grew.contains(&figure.name));
-        let figures: Vec<String> = grew.map(|f| format!("{} by {}", figure(&f.name), signed(f.difference()))).collect();
         let part = |part: &Part| {
             let (change, category) = (&part.change, part.category.replace('_', " "));
             format!("{} ({category}, {})", change.name, signed(change.difference()))
@@ -111,7 +109,7 @@ impl CheckedRun {
             false => format!("most in {}", parts.join(", ")),
             true => format!("the peak is reached by {}", self.now.memory.peak.maker()),
         };
-        format!("{}; {who}", figures.join(", "))
+        format!("{}; {who}", grown_figures(comparison))
     }
 
     /// A row for each figure.
@@ -146,7 +144,8 @@ impl CheckedRun {
                 let peak = &self.now.memory.peak;
                 let phase = if peak.phase.is_empty() { String::new() } else { format!(", in phase {}", peak.phase) };
                 let maker = peak.maker();
-                format!("{name}: memory grew (tolerance {tolerance}). The peak is reached by {maker}{phase}")
+                let grown = grown_figures(comparison);
+                format!("{name}: memory grew (tolerance {tolerance}): {grown}. The peak is reached by {maker}{phase}")
             }
         }
     }
@@ -188,6 +187,12 @@ impl CheckedRun {
     }
 }
 
+/// The figures that grew, in words: `peak allocated by +1.9 GiB, peak reserved by +2 GiB`.
+fn grown_figures(comparison: &Comparison) -> String {
+    let grew = comparison.figures.iter().filter(|figure| comparison.grew.contains(&figure.name));
+    grew.map(|f| format!("{} by {}", figure(&f.name), signed(f.difference()))).collect::<Vec<_>>().join(", ")
+}
+
 /// Name of a lock's figure, in words.
 fn figure(name: &str) -> &str {
     match name {
@@ -219,7 +224,8 @@ impl Findings for CheckResult {
         let (failed, passed): (Vec<&CheckedRun>, Vec<&CheckedRun>) =
             self.runs.iter().partition(|run| run.failure.is_some());
         for run in failed.iter().take(BRIEF) {
-            sections.push(Section::Answer(run.verdict_in_words(&self.tolerance)));
+            let why = run.failure.clone().filter(|_| run.verdict != Some(Verdict::Grew));
+            sections.push(Section::Answer(why.unwrap_or_else(|| run.verdict_in_words(&self.tolerance))));
             sections.extend(run.comparison.iter().flat_map(|comparison| CheckedRun::details(comparison, BRIEF)));
         }
         for run in failed.iter().skip(BRIEF).chain(&passed).take(MAX_LINES) {

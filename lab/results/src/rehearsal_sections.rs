@@ -259,6 +259,9 @@ fn ended(found: &RehearsalResult) -> String {
         None => how,
     };
     match (found.stopped.as_str(), found.script_exit) {
+        ("interrupted", _) if found.ranks.is_empty() => {
+            "it was interrupted before anything was allocated on a card".into()
+        }
         ("interrupted", _) => "it was interrupted".into(),
         ("time", _) => "the time ended before the first step of an optimizer".into(),
         (_, Some(code)) if code != 0 => failed(format!("the script failed with exit code {code}")),

@@ -3,7 +3,7 @@
 use lab_base::error::Result;
 use lab_base::figures::{counted, grouped};
 use lab_imports::huggingface::{LoadAs, Release, SavedType};
-use lab_models::Input;
+use lab_models::{Input, Lora, LoraTarget};
 use lab_results::Premise;
 use lab_training::{Precision, RunSettings};
 
@@ -115,7 +115,31 @@ pub(super) fn all(network: &Network, run: &RunSettings, spec: &RunSpec, of_file:
         None => (grouped(run.batch as u64, ' '), batch),
     };
     premises.push(Premise { name: "batch".into(), value: format!("batch {sizes}"), source });
+    premises.extend(written_out_attention(network, spec));
+    premises.extend(run.lora.as_ref().map(|lora| adapted(lora, spec)));
     premises
+}
+
+/// Says that attention is written out, as in the papers, where nobody chose that: most scripts use PyTorch's fused kernels.
+fn written_out_attention(network: &Network, spec: &RunSpec) -> Option<Premise> {
+    let Network::Architecture(architecture) = network else { return None };
+    let is_written_out = architecture.has_fused_attention() == Some(false) && spec.model.attention.is_none();
+    let value = "attention as matmul and softmax".into();
+    is_written_out.then(|| Premise { name: "attention".into(), value, source: "default; --attention sdpa".into() })
+}
+
+/// The layers that get adapters.
+fn adapted(lora: &Lora, spec: &RunSpec) -> Premise {
+    let layers = match &lora.target {
+        LoraTarget::AllLinear => "all linear layers".into(),
+        LoraTarget::Names(names) => names.join(", "),
+        LoraTarget::Pattern(pattern) => pattern.clone(),
+    };
+    let source = match spec.training.lora_target {
+        Some(_) => said_by(spec, "--lora-target"),
+        None => "PEFT's default; --lora-target NAMES".into(),
+    };
+    Premise { name: "adapters".into(), value: format!("adapters on {layers}"), source }
 }
 
 /// The flag that says a field, or the name of the file that does.

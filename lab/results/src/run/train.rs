@@ -176,7 +176,10 @@ impl TrainResult {
             let total = device.total_bytes.map_or(String::new(), |total| format!(", {}", short(total)));
             format!("\non {} {} ({}{total}); {memory}", device.backend, device.index, device.name)
         });
-        let parameters = self.parameters.map_or(String::new(), |n| format!("; {}", counted(n, "parameter")));
+        // Those of a frozen network are not counted.
+        let some = ["lora", "freeze"].iter().any(|name| !setting(name).is_empty());
+        let counted = |n| counted(n, if some { "trained parameter" } else { "parameter" });
+        let parameters = self.parameters.map_or(String::new(), |n| format!("; {}", counted(n)));
         format!("{}: {}{parameters}\n{run}{device}", self.model(), self.description.as_deref().unwrap_or_default())
     }
 
