@@ -145,7 +145,7 @@ mod each {
         cat stack chunk split3 transpose_contiguous view reshape_copy clone expand repeat permute slice select masked_fill r#where tril
         mm bmm linear linear_3d linear_1row linear_noinputgrad linear_nobias linear_3d_nobias ckpt_two_linear
         conv2d_3x3 conv2d_1x1 conv2d_stride2 conv2d_depthwise conv2d_groups2 conv2d_noinputgrad conv_transpose2d
-        conv1d upsample_bilinear gather index_int cumsum sort topk bce var kl_div einsum mv dot
+        conv1d conv1d_turned conv1d_turned_depthwise upsample_bilinear gather index_int cumsum sort topk bce var kl_div einsum mv dot
         max_pool2d max_pool2d_overlap avg_pool2d adaptive_avg_pool2d_1 adaptive_avg_pool2d_4
         dropout rms_norm index_select layer_norm layer_norm_3d embedding embedding_4096 embedding_big batch_norm2d
         matmul_4d matmul_4d_noncontig sdpa_default sdpa_efficient sdpa_flash_bf16

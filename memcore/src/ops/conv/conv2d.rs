@@ -19,7 +19,27 @@ use crate::profile::Convolution;
 /// # Errors
 /// [`Error::Shape`] if they do not fit; errors of the device.
 pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv2dGeometry) -> Result<Tensor> {
-    convolution("conv2d", x, weight, bias, geometry)
+    convolution("conv2d", x, weight, bias, geometry, Of::Pictures)
+}
+
+/// What is convolved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::ops) enum Of {
+    /// Pictures, whose format decides that of the result.
+    Pictures,
+    /// Sequences, as pictures of one row: PyTorch makes them contiguous first ("avoid accidentally going through NHWC", ATen's `Convolution.cpp`), and
+    /// has the copy until the operator, or its gradient, ends.
+    Sequences,
+}
+
+impl Of {
+    /// Returns the input that the operator works on.
+    fn input(self, x: &Array) -> Result<Array> {
+        match self {
+            Self::Pictures => Ok(x.clone()),
+            Self::Sequences => x.contiguous(),
+        }
+    }
 }
 
 /// [`conv2d`] under the name of the operator that called it.
@@ -29,6 +49,7 @@ pub(in crate::ops) fn convolution(
     weight: &Tensor,
     bias: Option<&Tensor>,
     geometry: Conv2dGeometry,
+    of: Of,
 ) -> Result<Tensor> {
     let ([n, c, h, w], [o, wc, kh, kw]) = (x.dims(), weight.dims()) else {
         return Err(Error::shape(
@@ -42,8 +63,11 @@ pub(in crate::ops) fn convolution(
     }
     let [oh, ow] = geometry.output_size([*h, *w], [*kh, *kw])?;
     let dims = [*n, *o, oh, ow];
-    let compute = |x: &Array, weight: &Array, bias: Option<&Array>| convolve(x, weight, bias, geometry, dims);
-    recorded(op, [x, weight], bias, ConvolutionBackward { geometry }, compute)
+    let compute = |x: &Array, weight: &Array, bias: Option<&Array>| {
+        let input = of.input(x)?;
+        convolve(&input, weight, bias, geometry, dims)
+    };
+    recorded(op, [x, weight], bias, ConvolutionBackward { geometry, of }, compute)
 }
 
 /// Computes the result, of sizes `out`, with the temporaries of the profile.
@@ -106,6 +130,7 @@ fn convolve(
 
 struct ConvolutionBackward {
     geometry: Conv2dGeometry,
+    of: Of,
 }
 
 impl Function for ConvolutionBackward {
@@ -115,8 +140,9 @@ impl Function for ConvolutionBackward {
 
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let _op = context::op("convolution_backward");
-        let (x, weight) = (saved.get(0)?, saved.get(1)?);
+        let (given, weight) = (saved.get(0)?, saved.get(1)?);
         let Some(grad) = grads.into_iter().next().flatten() else { return Ok(Grads::new()) };
+        let x = self.of.input(&given)?;
         let library = library_of(&x, &weight, self.geometry);
         let cudnn = matches!(library, Convolution::Cudnn { .. });
         let incoming = grad.clone();
@@ -138,8 +164,8 @@ impl Function for ConvolutionBackward {
         let native = library == Convolution::Native;
         if let (true, NativeAlgorithm::Im2col { len, dilated: true }) = (native, pass.algorithm()) {
             let out = pass.dilated(len, needs)?;
-            drop(pass);
-            drop((x, weight));
+            drop((pass, x));
+            drop((given, weight));
             saved.done();
             return Ok(out);
         }
@@ -147,8 +173,9 @@ impl Function for ConvolutionBackward {
         let Pass { x: input, weight: filter, grad: ordered, kept, .. } = pass;
         context::within(if native { "_slow_conv2d_backward" } else { "" }, || drop((kept, ordered)));
         drop((filter, input));
+        drop(x);
         // Recomputed values are freed before the incoming gradient.
-        drop((x, weight));
+        drop((given, weight));
         saved.done();
         Ok(out)
     }

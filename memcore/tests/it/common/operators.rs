@@ -282,6 +282,15 @@ pub(crate) const RECORDED: &[&[Operator]] = &[
             let geometry = Conv1dGeometry { stride: 1, padding: 1, dilation: 1, groups: 1 };
             ops::conv1d(&t[0], &p[0], Some(&p[1]), geometry)
         };
+        // Channels innermost, as after a linear layer: PyTorch copies the input, and does not go to channels-last.
+        conv1d_turned(|d, t| vec![leaf(d, &[8, 100, 16], t)]; |d, t| vec![leaf(d, &[24, 16, 3], t), leaf(d, &[24], t)]) => |p, t| {
+            let geometry = Conv1dGeometry { stride: 1, padding: 2, dilation: 1, groups: 1 };
+            ops::conv1d(&ops::transpose(&t[0], 1, 2)?, &p[0], Some(&p[1]), geometry)
+        };
+        conv1d_turned_depthwise(|d, t| vec![leaf(d, &[8, 100, 16], t)]; |d, t| vec![leaf(d, &[16, 1, 3], t)]) => |p, t| {
+            let geometry = Conv1dGeometry { stride: 1, padding: 2, dilation: 1, groups: 16 };
+            ops::conv1d(&ops::transpose(&t[0], 1, 2)?, &p[0], None, geometry)
+        };
         gather(|d, t| vec![leaf(d, &[64, 256], t), data(d, &[64, 10], DType::I64)]) => |t| ops::gather(&t[0], 1, &t[1]);
         index_int(|d, t| vec![leaf(d, &[64, 256], t), data(d, &[40], DType::I64)]) => |t| ops::index_each(&t[0], &[&t[1]]);
         cumsum(x) => |t| ops::cumsum(&t[0], 1);
