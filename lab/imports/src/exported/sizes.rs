@@ -16,6 +16,8 @@ use super::symbols::Expression;
 pub struct Sizes {
     /// Symbol of the batch; `None` if the export fixes the batch.
     symbol: Option<String>,
+    /// The input that fixes the batch though other inputs leave it open.
+    fixed_by: Option<String>,
     /// Batch of the example that was exported.
     pub example: usize,
     /// Smallest and largest batch that the export allows.
@@ -62,6 +64,15 @@ impl Sizes {
             Some(size) => open(inputs, size, 0, &|_| true, &mut hints, &mut same, ranges),
             None => (None, 1, (1, usize::MAX)),
         };
+        // Code that takes the examples of an input apart fixes their number, and may leave open that of another input.
+        let fixed_by = symbol.as_ref().and_then(|_| fixes(inputs, example));
+        let symbol = match (symbol, &fixed_by) {
+            (Some(open), Some(_)) => {
+                hints.insert(open, example as i64);
+                None
+            }
+            (symbol, _) => symbol,
+        };
         let has_tokens = |input: &Input| input.has_tokens();
         let tokens = inputs.iter().filter(|input| input.has_tokens()).map(|input| input.sizes[1].clone());
         let is_length = |size: &Expression| match size {
@@ -76,6 +87,7 @@ impl Sizes {
         });
         let mut sizes = Self {
             symbol,
+            fixed_by,
             example,
             allowed,
             length,
@@ -158,6 +170,13 @@ impl Sizes {
             let problem = format!(
                 "the file is one call, recorded with a batch of {}, because torch.export cannot follow the code of the network; record it with \
                  an example of this batch",
+                self.example
+            );
+            return Err(Error::usage("batch", problem));
+        }
+        if let Some(name) = self.fixed_by.as_ref().filter(|_| batch != self.example) {
+            let problem = format!(
+                "{batch}: the network's code takes the {} examples of {name} apart, so the file holds for that batch alone; {ANEW}",
                 self.example
             );
             return Err(Error::usage("batch", problem));
@@ -266,6 +285,13 @@ impl Input {
         let dims = self.dims(sizes, batch).ok_or_else(|| Error::usage("batch", format!("{batch}: beyond 64 bits")))?;
         Ok(filled(device, &dims, dtype, self.content, seed)?)
     }
+}
+
+/// Returns the name of an input whose first size is the example's batch, as a number.
+fn fixes(inputs: &[Input], example: usize) -> Option<String> {
+    let number = Expression::Number(example as i64);
+    let fixed = inputs.iter().filter(|_| example > 1).find(|input| input.sizes.first() == Some(&number));
+    fixed.map(|input| input.name.clone())
 }
 
 /// What to do where a graph does not hold.

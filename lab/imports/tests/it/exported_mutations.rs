@@ -106,6 +106,23 @@ fn operators_that_are_not_represented_are_listed_all_at_once() {
 }
 
 #[test]
+fn an_input_that_keeps_the_examples_batch_fixes_it() {
+    let bytes = with_program("unet2d", |program| {
+        let sizes = &mut program["graph_module"]["graph"]["tensor_values"]["noisy"]["sizes"];
+        sizes[0] = serde_json::json!({"as_int": sizes[0]["as_expr"]["hint"]["as_int"]});
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("net.pt2");
+    std::fs::write(&path, bytes).unwrap();
+    let model = exported::load(&path, None).unwrap();
+    let example = model.sizes().example;
+    model.sizes().check(example).unwrap();
+    let error = model.sizes().check(example + 1).unwrap_err().to_string();
+    let part = format!("the network's code takes the {example} examples of noisy apart");
+    assert!(error.contains(&part), "{error}");
+}
+
+#[test]
 fn an_lstm_with_projections_is_refused_by_name() {
     let bytes = with_program("lstm", |program| {
         let lstm = nodes(program).iter_mut().find(|node| node["target"] == "torch.ops.aten.lstm.input").unwrap();
