@@ -13,6 +13,7 @@ use lab_base::error::{Error, Result};
 use lab_base::figures::{counted, short};
 use lab_base::section::{MOST, NOT_HERE, Tries, Try};
 use lab_results::{TIGHT, command};
+use lab_training::OptimizerKind;
 use memcore::memory::Needs;
 use serde_json::{Map, Value};
 
@@ -67,15 +68,20 @@ struct Allowed {
     changes: Vec<Change>,
     /// Bytes of the run's parameters, if all of them are trained, on one device.
     trained: Option<u64>,
+    /// States of a parameter's size and type that the run's optimizer has of each, at least.
+    states: u64,
 }
 
 impl Allowed {
-    /// Bytes that the run takes after any of the chosen changes or all of them: parameters, and at the end of the backward pass a gradient of each, unless steps
-    /// free it. Other numeric types may halve them. `None` if a change trains adapters instead.
+    /// Bytes that the run takes after any of the chosen changes or all of them: parameters and the optimizer's states, and at the end of the backward pass a
+    /// gradient of each, unless steps free it. Other numeric types may halve them. `None` if a change trains adapters instead.
     fn least(&self, chosen: &[usize]) -> Option<u64> {
         let has = |axis: Axis| chosen.iter().any(|i| self.changes[*i].axis() == axis);
         let each = if has(Axis::Precision) || has(Axis::InBackward) { 1 } else { 2 };
-        self.trained.filter(|_| !has(Axis::Adapters)).map(|bytes| each * bytes)
+        let has_own_states = !has(Axis::Optimizer) && !has(Axis::LargerOptimizer);
+        let states = if has_own_states { self.states } else { 0 };
+        let halves = 2 * each + if has(Axis::Precision) { states } else { 2 * states };
+        self.trained.filter(|_| !has(Axis::Adapters)).map(|bytes| halves * bytes / 2)
     }
 }
 
@@ -92,6 +98,16 @@ fn changes_the_training(axis: Axis) -> bool {
     matches!(axis, Axis::Sequence | Axis::Precision | Axis::Optimizer | Axis::LargerOptimizer)
 }
 
+/// States of a parameter's size and type that an optimizer surely has of each. Others have smaller ones, or have them on the host.
+fn states(kind: OptimizerKind) -> u64 {
+    use OptimizerKind::{Adam, AdamW, Adamax, Momentum, NAdam, NAdamW, RAdam, RAdamW};
+    match kind {
+        Adam | AdamW | Adamax | NAdam | NAdamW | RAdam | RAdamW => 2,
+        Momentum => 1,
+        _ => 0,
+    }
+}
+
 /// Results of runs that were already made.
 type Made = Mutex<HashMap<Vec<usize>, Option<Needs>>>;
 
@@ -102,7 +118,8 @@ impl TrySearch<'_> {
     /// Those of runs; [`Error::Interrupted`].
     pub fn that_fit(&self, budget_bytes: u64) -> Result<Tries> {
         let before = self.runner.before_training(&self.tried(self.spec.clone()))?;
-        let allowed = Allowed { changes: self.changes(before.tensors), trained: self.trained(before) };
+        let states = states(self.session.run.optimizer.kind);
+        let allowed = Allowed { changes: self.changes(before.tensors), trained: self.trained(before), states };
         // What fits surely: a card may reserve more than was said.
         let sure = self.spec.basis().band().surely(budget_bytes);
         let room = ((budget_bytes as f64 * (1.0 - TIGHT)) as u64).min(sure);
