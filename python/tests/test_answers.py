@@ -88,7 +88,7 @@ class Predictions(InAFolder):
 class Words(unittest.TestCase):
     def test_settings_are_flags(self) -> None:
         given = {"clip_grad_norm": 1.0, "tied": True, "nesterov": False, "batch": None, "env": ["A=1", "B=2"]}
-        self.assertEqual(flags(given), ["--clip-grad-norm", "1.0", "--tied", "--env", "A=1", "--env", "B=2"])
+        self.assertEqual(flags(given), ["--clip-grad-norm=1.0", "--tied", "--env=A=1", "--env=B=2"])
 
     def test_an_optimizer_is_flags_or_refused(self) -> None:
         def optimizer(name: str, groups: int = 1, **options: Any) -> Any:

@@ -117,7 +117,8 @@ def flags(given: dict[str, Any]) -> list[str]:
         if value is True:
             words.append(flag)
         elif isinstance(value, (list, tuple)):
-            words.extend(word for one in value for word in (flag, str(one)))
+            words.extend(f"{flag}={one}" for one in value)
         else:
-            words.extend((flag, str(value)))
+            # Joined, so that a flag before it that lacks its value does not take this one.
+            words.append(f"{flag}={value}")
     return words

@@ -42,7 +42,8 @@ impl Files {
     pub(super) fn read(matches: &ArgMatches) -> Result<Self, Refusal> {
         let Some((name, matches)) = matches.subcommand() else { return Ok(Self::default()) };
         let path = |id: &str| matches.try_get_one::<PathBuf>(id).ok().flatten();
-        if ["config", "hf_args", "recipe"].into_iter().all(|id| path(id).is_none()) {
+        let autocast = matches.try_get_one::<String>("autocast").ok().flatten();
+        if ["config", "hf_args", "recipe"].into_iter().all(|id| path(id).is_none()) && autocast.is_none() {
             return Ok(Self::default());
         }
         let mut root = Cli::declared();
@@ -64,6 +65,10 @@ impl Files {
         }
         if let Some(path) = path("config") {
             files.add(path, &own, &typed)?;
+        }
+        if let Some(kind) = autocast.filter(|_| !given(matches, "precision")) {
+            files.fields.insert("precision".into(), hf_args::autocast(kind, &own, matches)?);
+            files.sources.insert("precision".into(), format!("--{kind}"));
         }
         Ok(files)
     }

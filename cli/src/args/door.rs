@@ -439,7 +439,7 @@ mod tests {
         for (typed, words) in [
             ("predict gpt2 --batch-size 8", "predict --model gpt2 --batch 8"),
             ("predict --batch 8 gpt2", "predict --batch 8 --model gpt2"),
-            ("predict --bf16 True gpt2", "predict --precision autocast-bf16 --model gpt2"),
+            ("predict --bf16 True gpt2", "predict --autocast bf16 --model gpt2"),
             ("predict gpt2 --largest --gpu t4", "fit --model gpt2 --gpu t4"),
             ("predict gpt2 --gpu t4 --largest sequence", "fit --model gpt2 --gpu t4 --of sequence"),
             ("predict --model gpt2 --batch 8", "predict --model gpt2 --batch 8"),

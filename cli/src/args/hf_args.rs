@@ -49,6 +49,23 @@ pub(super) fn read(path: &Path, own: &toml::Table, matches: &ArgMatches) -> Resu
     Ok(Asked { fields, notes, left_out: Vec::new() })
 }
 
+/// Returns the precision that `bf16=true` or `fp16=true` means for the network that is named beside it.
+///
+/// # Errors
+/// Autocast over weights of another type of 16 bits.
+pub(super) fn autocast(kind: &str, own: &toml::Table, matches: &ArgMatches) -> Result<Value, Failure> {
+    let arguments = Map::from_iter([(kind.to_string(), Value::Bool(true))]);
+    let beside = Beside::read(own, matches)?;
+    let found = lab::hf_args::counted(&arguments, kind, &beside.around())?;
+    let meant = found.fields.get("precision").cloned();
+    meant.ok_or_else(|| {
+        let argument = found.refusals.into_iter().next().map_or_else(|| kind.into(), |refused| refused.argument);
+        Failure::usage(format!(
+            "--{kind}: vramlab does not count {argument}; --precision TYPE says what to take instead"
+        ))
+    })
+}
+
 /// Returns the value of an option that this command has, if it was typed.
 fn typed<'a, T: Clone + Send + Sync + 'static>(matches: &'a ArgMatches, id: &str) -> Option<&'a T> {
     matches.try_get_one::<T>(id).ok().flatten().filter(|_| given(matches, id))

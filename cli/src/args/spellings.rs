@@ -87,9 +87,14 @@ const SAYS: &[Says] = &[
     says("activation-checkpointing", None, &["--checkpoint", "blocks"]),
     says("grad-checkpointing", None, &["--checkpoint", "blocks"]),
     says("checkpointing", None, &["--checkpoint", "blocks"]),
+    says("bf16", None, &["--autocast", "bf16"]),
+    says("fp16", None, &["--autocast", "fp16"]),
+    says("amp", None, &["--precision", "autocast-fp16"]),
+    says("mixed-precision", Some("bf16"), &["--autocast", "bf16"]),
+    says("mixed-precision", Some("fp16"), &["--autocast", "fp16"]),
+    // Commands without arguments of transformers.
     says("bf16", None, &["--precision", "autocast-bf16"]),
     says("fp16", None, &["--precision", "autocast-fp16"]),
-    says("amp", None, &["--precision", "autocast-fp16"]),
     says("mixed-precision", Some("bf16"), &["--precision", "autocast-bf16"]),
     says("mixed-precision", Some("fp16"), &["--precision", "autocast-fp16"]),
     says("mixed-precision", Some("no"), &["--precision", "fp32"]),
@@ -131,7 +136,7 @@ pub(super) fn as_ours(words: &[OsString], command: &Command) -> Vec<OsString> {
         let (name, value) = typed.split_once('=').map_or((typed, None), |(name, value)| (name, Some(value)));
         let plain = spelled(name);
         let next = rest.peek().and_then(|word| word.to_str());
-        if let Some((here, used_next)) = said(&plain, value, next).filter(|(here, _)| has(&here[0][2..])) {
+        if let Some((here, used_next)) = said(&plain, value, next, has) {
             let knows = has(&plain) && value.or(next).is_none_or(|value| spelled(value) != "adamw-torch-fused");
             if !knows {
                 taken.extend(here.iter().map(OsString::from));
@@ -149,17 +154,24 @@ pub(super) fn as_ours(words: &[OsString], command: &Command) -> Vec<OsString> {
 }
 
 /// Returns what a flag of [`SAYS`] says here, and whether the next word is its value.
-fn said(name: &str, value: Option<&str>, next: Option<&str>) -> Option<(&'static [&'static str], bool)> {
+fn said(
+    name: &str,
+    value: Option<&str>,
+    next: Option<&str>,
+    has: impl Fn(&str) -> bool,
+) -> Option<(&'static [&'static str], bool)> {
     let is_on = |value: &str| value.eq_ignore_ascii_case("true");
-    SAYS.iter().filter(|says| says.flag == name).find_map(|says| match (says.value, value, next) {
-        (None, Some(value), _) => is_on(value).then_some((says.here, false)),
-        (None, None, next) => {
-            let off = next.is_some_and(|next| next.eq_ignore_ascii_case("false"));
-            (!off).then_some((says.here, next.is_some_and(is_on)))
+    SAYS.iter().filter(|says| says.flag == name && has(&says.here[0][2..])).find_map(|says| {
+        match (says.value, value, next) {
+            (None, Some(value), _) => is_on(value).then_some((says.here, false)),
+            (None, None, next) => {
+                let off = next.is_some_and(|next| next.eq_ignore_ascii_case("false"));
+                (!off).then_some((says.here, next.is_some_and(is_on)))
+            }
+            (Some(wanted), Some(value), _) => (spelled(value) == wanted).then_some((says.here, false)),
+            (Some(wanted), None, Some(next)) => (spelled(next) == wanted).then_some((says.here, true)),
+            (Some(_), None, None) => None,
         }
-        (Some(wanted), Some(value), _) => (spelled(value) == wanted).then_some((says.here, false)),
-        (Some(wanted), None, Some(next)) => (spelled(next) == wanted).then_some((says.here, true)),
-        (Some(_), None, None) => None,
     })
 }
 
@@ -169,8 +181,8 @@ pub(super) fn consumed(flag: &str, next: Option<&str>, command: &Command) -> Opt
     let typed = flag.strip_prefix("--")?;
     let (name, value) = typed.split_once('=').map_or((typed, None), |(name, value)| (name, Some(value)));
     let plain = spelled(name);
-    let (here, used_next) = said(&plain, value, next)?;
-    (has(&here[0][2..]) && !has(&plain)).then_some(usize::from(used_next))
+    let (_, used_next) = said(&plain, value, next, has)?;
+    (!has(&plain)).then_some(usize::from(used_next))
 }
 
 /// Returns where the words of a command begin: the place after its name, which flags of every command may stand before.
@@ -211,10 +223,10 @@ mod tests {
             ("--per_device_train_batch_size 8", "--batch 8"),
             ("--seq-len 512 --max_length=4", "--sequence 512 --sequence=4"),
             ("--dtype bf16", "--precision bf16"),
-            ("--bf16", "--precision autocast-bf16"),
-            ("--bf16 True --batch 2", "--precision autocast-bf16 --batch 2"),
-            ("--fp16=true", "--precision autocast-fp16"),
-            ("--mixed_precision bf16", "--precision autocast-bf16"),
+            ("--bf16", "--autocast bf16"),
+            ("--bf16 True --batch 2", "--autocast bf16 --batch 2"),
+            ("--fp16=true", "--autocast fp16"),
+            ("--mixed_precision bf16", "--autocast bf16"),
             ("--gradient_checkpointing", "--checkpoint blocks"),
             ("--gradient-checkpointing true", "--checkpoint blocks"),
             ("--optim adamw_torch_fused", "--optimizer adamw --optimizer-impl fused"),

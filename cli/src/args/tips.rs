@@ -20,6 +20,10 @@ const BITS: &str = "weights of 4 or 8 bits: --load-in-4bit, --load-in-8bit";
 const FLAGS: &[(&[&str], &str)] = &[
     (&["qlora"], "--lora 16 --load-in-4bit"),
     (&["peft"], "adapters of rank 16: --lora 16"),
+    (
+        &["lora-alpha", "warmup-steps", "warmup-ratio", "logging-steps", "save-steps", "report-to", "output-dir"],
+        "it has no effect on memory; leave the flag out",
+    ),
     (&["4bit", "8bit", "bnb", "quantization", "quantize", "bits"], BITS),
     (&["lora", "offload", "cpu-offload"], RUN_IT),
     (&["compile", "torch-compile", "liger", "flash"], RUN_IT),
@@ -255,6 +259,7 @@ mod tests {
             ("predict --cpu-offload", Some("your script does it")),
             ("predict --optimizer galore-adamw8bit", Some("your script does it")),
             ("predict --num-train-epochs 3", Some("epochs do not matter")),
+            ("predict --lora-alpha 32", Some("no effect on memory")),
             ("predict --vram 24", Some("--gpu 24GiB")),
             ("predict --gradients-as-lists", None),
             ("predict --model nosuch", Some("vramlab info models")),

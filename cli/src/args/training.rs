@@ -23,6 +23,9 @@ pub(crate) struct TrainingArgs {
     /// change memory and are not supported are an error by name, or named in a note.
     #[arg(long, value_name = "FILE.yaml", conflicts_with = "hf_args")]
     pub recipe: Option<PathBuf>,
+    /// What TrainingArguments' bf16 and fp16 say: autocast over weights of the type that the release of transformers loads. --precision overrides it.
+    #[arg(long, value_name = "bf16|fp16", hide = true, value_parser = ["bf16", "fp16"])]
+    pub autocast: Option<String>,
     #[command(flatten)]
     pub spec: TrainingSpec,
     /// Take flags from a file, with their names as keys. Typed flags override it.

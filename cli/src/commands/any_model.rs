@@ -163,6 +163,6 @@ use super::any_model_rehearsed::rehearsed;
 #[cfg(not(target_os = "linux"))]
 fn rehearsed(word: &str, _: &Path, _: &PredictArgs, _: &RunSpec, _: &Ui) -> Result<Code> {
     Err(Failure::usage(format!(
-        "{word} is not built in, and rehearsals need Linux on x86-64 (WSL 2 is one); its program works anywhere: vramlab predict {word} --script > train.py"
+        "{word} is not built in, and rehearsals need Linux on x86-64 (WSL 2 is one); its program works anywhere: vramlab predict {word} --script > predicted.py"
     )))
 }

@@ -121,6 +121,17 @@ fn every_answer_names_type_tokens_and_batch_and_where_each_came_from() {
 }
 
 #[test]
+fn bf16_of_arguments_keeps_the_type_of_the_weights() {
+    let folder = Folder::new(json!({ "torch_dtype": "bfloat16" }));
+    let asked = |words: &[&str]| unbroken(&done(&folder.words("predict", &[&["--sequence", "8"], words].concat())));
+    assert!(asked(&["--bf16", "True"]).contains("bfloat16, autocast to bfloat16 (--bf16)"));
+    assert!(asked(&["--bf16", "--precision", "bf16"]).contains("bfloat16 (--precision)"));
+    assert!(unbroken(&done(&["predict", "mlp", "--bf16"])).contains("float32, autocast to bfloat16 (--bf16)"));
+    let error = refused(2, &folder.words("predict", &["--fp16"]));
+    assert!(error.contains("fp16=true over bfloat16 weights"), "{error}");
+}
+
+#[test]
 fn networks_without_a_configuration_say_it_too() {
     let text = unbroken(&done(&["predict", "--model", "gpt2", "--batch", "2"]));
     let line = "float32 (default, --precision TYPE), 1 024 tokens (default, --sequence N), batch 2 (--batch), \

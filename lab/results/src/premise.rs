@@ -9,7 +9,7 @@ use super::technique_words::techniques;
 /// A premise: the type, the tokens or the batch, with its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Premise {
-    /// Name: `precision`, `tokens`, `batch`, `attention`.
+    /// Name: `network`, `precision`, `tokens`, `batch`, `attention`, `adapters`.
     pub name: String,
     /// Value that was used.
     pub value: String,

@@ -31,6 +31,9 @@ pub(super) fn why_not(found: &RehearsalResult) -> String {
     )
 }
 
+/// Sentence on a run that reserves much more than it allocates.
+const EMPTIES: &str = " On a card between these two PyTorch may do with less: it empties its cache before it gives up.";
+
 /// Says why memory ran out, and how much more the script needs.
 pub(super) fn post_mortem(found: &RehearsalResult) -> Option<Section> {
     let oom = found.ranks.iter().find_map(|rank| rank.oom.as_ref()).filter(|_| found.fits == Some(false))?;
@@ -50,10 +53,11 @@ pub(super) fn post_mortem(found: &RehearsalResult) -> Option<Section> {
             )
         }
         (Some(true), missing) => format!(
-            " With more memory PyTorch reserves {} ({} allocated), which is {} more than the card has.",
+            " With more memory PyTorch reserves {} ({} allocated), which is {} more than the card has.{}",
             short(needs.peak_reserved),
             short(needs.peak_allocated),
-            short(missing)
+            short(missing),
+            if needs.peak_reserved > needs.peak_allocated.saturating_mul(5) / 4 { EMPTIES } else { "" }
         ),
         _ => format!(" A card of {} was too small, too.", short(needs.total_bytes)),
     });

@@ -150,9 +150,11 @@ fn in_words(name: &str, end: Next, perhaps: Vec<u64>) -> LargestValue {
             (Some(value), false, format!("{name} {value} fits, and a larger one may: no more were tried."))
         }
         Next::DoesNotGrow => (None, false, format!("What the script takes does not grow with {name}.")),
-        Next::NotInOrder => {
-            (None, false, format!("No largest {name} is given: a larger one fits although a smaller one does not."))
-        }
+        Next::NotInOrder => (
+            None,
+            false,
+            format!("No largest {name} is given: a larger one fits although a smaller one does not, or not surely."),
+        ),
         Next::Unknown(value) => {
             (None, false, format!("No largest {name} is given: whether {value} fits is not known."))
         }

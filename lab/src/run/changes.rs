@@ -282,6 +282,9 @@ const MAX_PARTS: usize = 32;
 /// Largest number of tensors times parts: each part adds a forward and a backward pass, and an answer should come within a second.
 const MAX_TENSORS: u64 = 2000;
 
+/// So many parts are proposed of any network: a batch of a few examples in single ones is what people take first.
+const LEAST_PARTS: usize = 8;
+
 /// The same examples per step in parts, twice as many each time.
 fn splits(run: &RunSettings, tensors: u64, script: Script) -> Vec<Change> {
     // A list of batches is not divided.
@@ -289,7 +292,7 @@ fn splits(run: &RunSettings, tensors: u64, script: Script) -> Vec<Change> {
         return Vec::new();
     }
     let (batch, accumulate) = (run.batch, run.accumulate);
-    let most = usize::try_from(MAX_TENSORS / tensors.max(1)).unwrap_or(MAX_PARTS).clamp(2, MAX_PARTS);
+    let most = usize::try_from(MAX_TENSORS / tensors.max(1)).unwrap_or(MAX_PARTS).clamp(LEAST_PARTS, MAX_PARTS);
     let mut parts: Vec<usize> = Vec::new();
     for part in (2..=most).filter(|parts| batch.is_multiple_of(*parts)) {
         if parts.last().is_none_or(|last| part >= 2 * last) {

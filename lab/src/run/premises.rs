@@ -81,7 +81,8 @@ pub(super) fn all(network: &Network, run: &RunSettings, spec: &RunSpec, of_file:
     {
         value = format!("{value}, some parameters {other}");
     }
-    let mut premises = vec![Premise { name: "precision".into(), value, source: precision }];
+    let mut premises: Vec<Premise> = of_default_network(spec).into_iter().collect();
+    premises.push(Premise { name: "precision".into(), value, source: precision });
     premises.extend(release(spec, &file));
     if let Network::Pretrained(checkpoint, _) = network {
         premises.push(of_transformers(spec, &file, checkpoint.saved_by()));
@@ -118,6 +119,18 @@ pub(super) fn all(network: &Network, run: &RunSettings, spec: &RunSpec, of_file:
     premises.extend(written_out_attention(network, spec));
     premises.extend(run.lora.as_ref().map(|lora| adapted(lora, spec)));
     premises
+}
+
+/// Says which network is meant where none is named.
+fn of_default_network(spec: &RunSpec) -> Option<Premise> {
+    let model = &spec.model;
+    let is_named = model.model.is_some() || model.model_file.is_some() || model.graph.is_some();
+    let value = format!("the network {}", model.name());
+    (!is_named).then(|| Premise {
+        name: "network".into(),
+        value,
+        source: "default; vramlab predict gpt2 names one".into(),
+    })
 }
 
 /// Says that attention is written out, as in the papers, where nobody chose that: most scripts use PyTorch's fused kernels.
@@ -159,7 +172,7 @@ fn of_checkpoint(saved: &SavedType, taken: Precision, said: Option<String>, file
         (SavedType::NotRepresented(name), _) => name,
     };
     match said {
-        Some(said) if words(taken) == named => said,
+        Some(said) if words(taken).split(',').next() == Some(named) => said,
         Some(said) => format!("{said} instead of {named} in {file}"),
         None => file.into(),
     }

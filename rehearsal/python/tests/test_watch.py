@@ -144,11 +144,19 @@ def test_the_program_ends_once_everything_was_seen(watched, settings, torch):
 
 def test_running_out_of_memory_is_told_at_its_line(watched, torch, answers):
     watched.at_out_of_memory(0, 4096, 8192, 100)
-    watched.at_out_of_memory(0, 4096, 8192, 100)
+    assert answer_of(answers)["oom"]["count"] == 1
+    watched.at_out_of_memory(0, 512, 8192, 50)
     oom = answer_of(answers)["oom"]
-    assert (oom["requested"], oom["free"], oom["count"]) == (4096, 100, 1)
+    assert (oom["requested"], oom["free"], oom["count"]) == (512, 50, 2), "the last time counts"
     assert oom["where"].startswith(f"{__file__}:")
-    assert watched.answer.oom["count"] == 2
+
+
+def test_a_script_that_runs_out_again_and_again_is_not_held_up(watched, answers):
+    watched.at_out_of_memory(0, 4096, 8192, 100)
+    watched.seconds_of_telling = 1000
+    watched.at_out_of_memory(0, 512, 8192, 50)
+    oom = answer_of(answers)["oom"]
+    assert (oom["requested"], oom["count"], watched.answer.oom["count"]) == (4096, 1, 2)
 
 
 def test_peaks_that_the_script_resets_are_kept(watched, torch):

@@ -28,7 +28,8 @@ impl TrainResult {
         let mut more = chosen.details();
         more.extend(rehearsal.map(told).unwrap_or_default());
         sections.push(Section::Details { title: "The rehearsal".into(), sections: more });
-        let program = format!("vramlab predict {} --script > train.py", super::super::command::quoted(&chosen.name));
+        let program =
+            format!("vramlab predict {} --script > predicted.py", super::super::command::quoted(&chosen.name));
         sections.push(Section::Command(program));
         sections
     }

@@ -55,7 +55,8 @@ fn read_lines(lines: &str) -> Result<Message> {
     let mut end = text.len();
     for (at, _) in lower.rmatch_indices(MARKER) {
         if let Some(message) = allocator_message(&lower[..at], &text[..at], &text[at..end]) {
-            return Ok(Message { script: script::find(&text[..at]), line: line::innermost(&text[..at]), ..message });
+            let before = of_this_message(&text[..at], &lower[..at]);
+            return Ok(Message { script: script::find(before), line: line::innermost(before), ..message });
         }
         end = at;
     }
@@ -76,6 +77,13 @@ fn read_lines(lines: &str) -> Result<Message> {
             .map(|message| Message { script: script::find(&text), line: line::innermost(&text), ..message })
             .ok_or_else(unknown),
     }
+}
+
+/// Returns what stands before a message and is about it: what follows an earlier message, as that of another rank, unless a traceback begins later.
+fn of_this_message<'t>(before: &'t str, lower: &str) -> &'t str {
+    let earlier = lower.rfind("out of memory. tried to allocate").unwrap_or(0);
+    let traceback = before.rfind("Traceback (most recent call last)").unwrap_or(0);
+    if traceback < earlier { &before[earlier..] } else { before }
 }
 
 fn unknown() -> Error {

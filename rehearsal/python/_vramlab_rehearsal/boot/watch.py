@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 
 from . import endings, phases, schema
 from .answer import ANSWERS_HERE, Answer
@@ -10,6 +11,9 @@ from .made_up import without_downloads
 from .places import user_line
 from .report import guarded, write_whole
 from .settings import SETTINGS
+
+# Most time that is spent on telling where memory ran out: a script may run out in every step.
+MOST_SECONDS_OF_TELLING = 10
 
 
 class Watch:
@@ -24,6 +28,8 @@ class Watch:
         self.first_step, self.alone = None, False
         # The step until which a run goes on although its memory is flat, and that until which it does if memory grew in one of several like steps.
         self.cheap_until, self.told_until = None, 0
+        # Time that was spent on telling where memory ran out.
+        self.seconds_of_telling = 0.0
 
     def install(self):
         torch, answer = self.torch, self.answer
@@ -93,14 +99,17 @@ class Watch:
         self.torch._C._cuda_attach_out_of_memory_observer(guarded(self.at_out_of_memory))
 
     def at_out_of_memory(self, card, requested, total, free):
+        """Tells where memory ran out. The last time counts: PyTorch goes on without a workspace of cuDNN, and a script may try again."""
         answer = self.answer
-        if answer.oom is not None:
-            answer.oom["count"] += 1
+        count = 1 if answer.oom is None else answer.oom["count"] + 1
+        if answer.oom is not None and self.seconds_of_telling > MOST_SECONDS_OF_TELLING:
+            answer.oom["count"] = count
             return
+        begun = time.monotonic()
         with self.torch._C.DisableTorchFunction():
             figures = self.torch.cuda.memory_stats(card)
             answer.oom = schema.Oom(
-                card=card, requested=requested, free=free, count=1, where=user_line(),
+                card=card, requested=requested, free=free, count=count, where=user_line(),
                 allocated=figures["allocated_bytes.all.current"], reserved=figures["reserved_bytes.all.current"], step=answer.steps,
             )
             # Record the addresses now: later the script has freed everything.
@@ -111,6 +120,7 @@ class Watch:
             # What a collection of garbage frees here would be free for the script's next try.
             answer.write_snapshot(collect=False)
             answer.write("running")
+        self.seconds_of_telling += time.monotonic() - begun
 
     def after_step(self, optimizer, _args, _kwargs):
         answer = self.answer
@@ -136,7 +146,6 @@ class Watch:
 
     def is_settled(self, steps):
         """True if memory is flat, or if it was looked at for long enough."""
-        import time
 
         settled = SETTINGS["settled"]
         if not settled:
