@@ -96,16 +96,17 @@ fn predict(mut line: Line<'_>) -> Result<Entered> {
     }
 }
 
+/// Error of `--largest` beside a script.
+const LARGEST_OF_SCRIPTS: &str = "--largest: of a script, scan the argument that sets the size: \
+    vramlab predict -P batch 1 64 -- python train.py --batch-size {batch}";
+
 /// Returns a rehearsal of a command.
 fn rehearsed(line: Line<'_>, flags: Vec<OsString>, command: Vec<OsString>) -> Result<Entered> {
     let Some(own) = line.command("rehearse") else {
         return Err(Failure::usage("scripts are rehearsed on Linux only; elsewhere: vramlab predict config.json"));
     };
     if flags.iter().any(|flag| flag == "--largest") {
-        return Err(Failure::usage(
-            "--largest: of a script, scan the argument that sets the size: \
-             vramlab predict -P batch 1 64 -- python train.py --batch-size {batch}",
-        ));
+        return Err(Failure::usage(LARGEST_OF_SCRIPTS));
     }
     let unknown = flags
         .iter()
@@ -134,6 +135,9 @@ fn told_apart(line: &Line<'_>, words: Vec<OsString>) -> Result<(Vec<OsString>, V
     let (mut flags, mut arguments) = (Vec::new(), Vec::new());
     let mut words = words.into_iter();
     while let Some(word) = words.next() {
+        if word == "--largest" {
+            return Err(Failure::usage(LARGEST_OF_SCRIPTS));
+        }
         let flag = word.to_str().filter(|word| word.starts_with('-') && word.len() > 1).map(String::from);
         // Only by its own name: a script may have --max_steps and --card of its own.
         let known = flag.as_deref().filter(|flag| is_exactly_a_flag(rehearse, flag));
@@ -425,6 +429,7 @@ mod tests {
             ("predict train.py --gpuu t4", "vramlab has --gpu"),
             ("predict train.py --python", "--python needs the file"),
             ("predict --largest -- python train.py", "scan the argument that sets the size"),
+            ("predict train.py --largest", "scan the argument that sets the size"),
             ("predict gpt2 -- python train.py", "give one of the two"),
             ("watch gpt2", "vramlab watch -- python train.py"),
         ] {

@@ -109,16 +109,16 @@ static SHORT: [Short; 10] = [
     Short {
         command: "check",
         about: "Fail in continuous integration if a training needs more memory than before.",
-        usage: "vramlab check FILE [FLAGS]",
+        usage: "vramlab check FILE [NETWORK] [FLAGS]",
         flags: &[
             ("update", "Write the file with what is needed now"),
             ("tolerance", "Growth that still passes: 1MiB, 2%"),
-            ("model", "With --update: the network"),
+            ("model-file", "With --update: config.json, .pt2, TOML"),
             ("batch", "With --update: examples a step"),
             ("gpu", "With --update: the card"),
             ("json", "Write everything as JSON; - for standard output"),
         ],
-        end: "Example: vramlab check memory.lock.json --update --model gpt2 --batch 8\nAll flags: vramlab check --help",
+        end: "Example: vramlab check memory.lock.json --update gpt2 --batch 8\nAll flags: vramlab check --help",
     },
     Short {
         command: "train",

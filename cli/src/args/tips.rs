@@ -72,7 +72,7 @@ const VALUES: &[(&str, &[&str], &str)] = &[
     (
         "--model",
         &[".json", ".pt2", ".toml", "/"],
-        "--model-file FILE names a file; after `vramlab predict` a file or a name of the hub stands alone",
+        "--model-file FILE names a file, and a file stands alone: vramlab predict config.json, vramlab check memory.lock.json --update config.json",
     ),
     (
         "--model",
@@ -195,7 +195,7 @@ fn of_word(word: &str) -> Option<String> {
 /// A command without what it needs.
 fn of_missing(command: &str) -> Option<String> {
     match command {
-        "vramlab check" => Some("this makes the file: vramlab check memory.lock.json --update --model gpt2".into()),
+        "vramlab check" => Some("this makes the file: vramlab check memory.lock.json --update gpt2".into()),
         "vramlab diff" => {
             Some("two files, or two sets of flags: vramlab diff \"gpt2 --batch 4\" \"gpt2 --batch 8\"".into())
         }

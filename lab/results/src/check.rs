@@ -210,7 +210,9 @@ impl Findings for CheckResult {
     fn title(&self) -> String {
         let runs = counted(self.runs.len() as u64, "locked run");
         let grew = self.runs.iter().filter(|run| run.verdict == Some(Verdict::Grew)).count();
+        let is_new = self.runs.iter().all(|run| run.comparison.is_none());
         match (grew, self.passed) {
+            _ if is_new => format!("{}: nothing to compare with yet", counted(self.runs.len() as u64, "new run")),
             (0, true) => format!("{runs}: none grew"),
             (0, false) => format!("{runs}: none grew, but not all are as before (--strict)"),
             (n, _) => format!("{n} of {runs} grew"),

@@ -140,6 +140,9 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
+/// The memory that "one more GiB" is.
+const GIB: u64 = 1 << 30;
+
 impl TrainingPlan {
     fn answer(&self) -> String {
         let has = self.card.as_ref().map_or_else(
@@ -185,7 +188,9 @@ impl TrainingPlan {
             (None, Some(_)) if faster_at_all => found.push("One more GiB makes no step faster.".into()),
             (None, _) => {}
         }
-        if let Some(faster) = self.faster.as_ref().filter(|one| one.reserved_bytes() > self.budget_bytes) {
+        // A plan that exceeds the card by less than that GiB did not surely fit one more.
+        let beyond = self.budget_bytes + if self.best.is_some() { GIB } else { 0 };
+        if let Some(faster) = self.faster.as_ref().filter(|one| one.reserved_bytes() > beyond) {
             let time = match &self.best {
                 Some(best) => format!("{} the time", times(faster.seconds, best.seconds)),
                 None => duration(faster.seconds),

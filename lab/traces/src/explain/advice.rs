@@ -187,7 +187,10 @@ fn settings(message: &Message) -> Vec<Advice> {
                 Some(_) => plain(set),
                 None => checked(format!("{set} A recorded snapshot shows beforehand what it saves:"), replay),
             };
-            vec![first, checked("Search all settings of the allocator.", "vramlab tune snapshot.pickle")]
+            // Who has a script needs no snapshot.
+            let search = "Search all settings of the allocator, from a snapshot of torch.cuda.memory._dump_snapshot:";
+            let others = message.script.is_none().then(|| checked(search, "vramlab tune snapshot.pickle"));
+            std::iter::once(first).chain(others).collect()
         }
         (Wording::Sentences, Backend::Hip) => {
             let later = format!(
