@@ -2,14 +2,17 @@
 
 use lab::figures::short;
 use lab::run::{Gpu, RunSpec};
+use memcore::backend::DeviceProfile;
 
 use super::cards;
 use crate::args::PredictArgs;
 use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
 
-/// Memory of the device of a dry run.
-const COUNTED: &str = "1 PiB";
+/// Memory of the device of a dry run, which is the most that is counted.
+fn counted() -> String {
+    short(DeviceProfile::default().total_bytes)
+}
 
 /// Turns the end of a dry run for lack of memory into an answer: No on a card or with a limit.
 ///
@@ -19,7 +22,7 @@ pub(super) fn answered(answer: Result<Code>, args: &PredictArgs, spec: &RunSpec,
     match answer {
         Err(failure) if failure.is_out_of_memory() || failure.is_too_large() => match sentence(&failure, spec) {
             None => {
-                let problem = format!("this run needs more than {COUNTED}, the most that vramlab counts");
+                let problem = format!("this run needs more than {}, the most that vramlab counts", counted());
                 Err(Failure::new(failure.code, anyhow::Error::msg(problem)))
             }
             Some(sentence) if args.output.takes_stdout() => {
@@ -44,5 +47,5 @@ fn sentence(failure: &Failure, spec: &RunSpec) -> Option<String> {
     };
     let said = format!("{:#}", failure.error);
     let alone = said.strip_prefix("out of memory: ").filter(|_| failure.is_too_large());
-    Some(alone.map_or_else(|| format!("No: more than {COUNTED} needed, {has}"), |alone| format!("No: {alone}")))
+    Some(alone.map_or_else(|| format!("No: more than {} needed, {has}", counted()), |alone| format!("No: {alone}")))
 }

@@ -19,12 +19,12 @@ use crate::profile::Convolution;
 /// # Errors
 /// [`Error::Shape`] if they do not fit; errors of the device.
 pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv2dGeometry) -> Result<Tensor> {
-    convolution("conv2d", x, weight, bias, geometry, Of::Pictures)
+    convolution("conv2d", x, weight, bias, geometry, Convolved::Pictures)
 }
 
 /// What is convolved.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::ops) enum Of {
+pub(in crate::ops) enum Convolved {
     /// Pictures, whose format decides that of the result.
     Pictures,
     /// Sequences, as pictures of one row: PyTorch makes them contiguous first ("avoid accidentally going through NHWC", ATen's `Convolution.cpp`), and
@@ -32,7 +32,7 @@ pub(in crate::ops) enum Of {
     Sequences,
 }
 
-impl Of {
+impl Convolved {
     /// Returns the input that the operator works on.
     fn input(self, x: &Array) -> Result<Array> {
         match self {
@@ -49,7 +49,7 @@ pub(in crate::ops) fn convolution(
     weight: &Tensor,
     bias: Option<&Tensor>,
     geometry: Conv2dGeometry,
-    of: Of,
+    convolved: Convolved,
 ) -> Result<Tensor> {
     let ([n, c, h, w], [o, wc, kh, kw]) = (x.dims(), weight.dims()) else {
         return Err(Error::shape(
@@ -64,10 +64,10 @@ pub(in crate::ops) fn convolution(
     let [oh, ow] = geometry.output_size([*h, *w], [*kh, *kw])?;
     let dims = [*n, *o, oh, ow];
     let compute = |x: &Array, weight: &Array, bias: Option<&Array>| {
-        let input = of.input(x)?;
+        let input = convolved.input(x)?;
         convolve(&input, weight, bias, geometry, dims)
     };
-    recorded(op, [x, weight], bias, ConvolutionBackward { geometry, of }, compute)
+    recorded(op, [x, weight], bias, ConvolutionBackward { geometry, convolved }, compute)
 }
 
 /// Computes the result, of sizes `out`, with the temporaries of the profile.
@@ -130,7 +130,7 @@ fn convolve(
 
 struct ConvolutionBackward {
     geometry: Conv2dGeometry,
-    of: Of,
+    convolved: Convolved,
 }
 
 impl Function for ConvolutionBackward {
@@ -142,7 +142,7 @@ impl Function for ConvolutionBackward {
         let _op = context::op("convolution_backward");
         let (given, weight) = (saved.get(0)?, saved.get(1)?);
         let Some(grad) = grads.into_iter().next().flatten() else { return Ok(Grads::new()) };
-        let x = self.of.input(&given)?;
+        let x = self.convolved.input(&given)?;
         let library = library_of(&x, &weight, self.geometry);
         let cudnn = matches!(library, Convolution::Cudnn { .. });
         let incoming = grad.clone();

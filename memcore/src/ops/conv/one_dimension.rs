@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 
-use super::conv2d::{Of, convolution};
+use super::conv2d::{Convolved, convolution};
 use super::transpose2d::conv_transpose2d;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::backend::kernel::{Conv2dGeometry, Pool2dGeometry};
@@ -65,7 +65,7 @@ fn line(op: &'static str, x: &Tensor) -> Result<Tensor> {
 /// [`Error::Shape`] if they do not fit; errors of the device.
 pub fn conv1d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv1dGeometry) -> Result<Tensor> {
     let (x, weight) = (row("conv1d", x)?, row("conv1d", weight)?);
-    only_row(&convolution("conv1d", &x, &weight, bias, geometry.of_pictures(), Of::Sequences)?)
+    only_row(&convolution("conv1d", &x, &weight, bias, geometry.of_pictures(), Convolved::Sequences)?)
 }
 
 /// The transpose of a convolution with this geometry: `[n, c, l]` and `[c, o, k]` give `[n, o, ol]`, with `more` elements at the end. Saves input and

@@ -177,8 +177,6 @@ class Watch:
     def agreed(self, steps, started, own):
         """Ends all ranks after the same step: as soon as memory is flat in all of them, or the time of one is over. A rank that does
         not come within some seconds makes no such steps; then the greatest number of steps decides."""
-        import time
-
         if self.alone:
             return False
         name = "step-%d" % steps
@@ -201,8 +199,6 @@ class Watch:
         answer.end(why)
         # Other ranks may still wait for this one.
         if answer.rank()[1] > 1:
-            import time
-
             if answer.world:
                 answer.world.wait([])
             until = time.monotonic() + 120
