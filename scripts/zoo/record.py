@@ -2,6 +2,7 @@
 
     python record.py graphs [NAME...]           lab/imports/zoo/NAME.json.gz; one that exists is left as it is
     python record.py truths PROGRAM [NAME...]   lab/imports/zoo/truths.json: peaks of a rehearsal at two batches and two lengths
+    python record.py tuned PROGRAM [NAME...]    lab/imports/zoo/tuned.json: the same with checkpointing, adapters of PEFT and frozen parameters
 
 Needs PyTorch, transformers and the package for Python; neither weights nor a card. Both go on where they were stopped.
 ZOO_TRACES names a folder that keeps what PyTorch traced, for another folding.
@@ -18,6 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 ZOO = os.path.join(ROOT, "lab", "imports", "zoo")
 TRUTHS = os.path.join(ZOO, "truths.json")
+TUNED = os.path.join(ZOO, "tuned.json")
 sys.path[:0] = [HERE, os.path.join(ROOT, "python"), os.path.join(ROOT, "lab", "src", "any_model", "driver")]
 
 import networks  # noqa: E402
@@ -84,30 +86,50 @@ def listed():
         file.write(text)
 
 
-def truth(name, program):
-    config, layers, _ = networks.NETWORKS[name]
-    found = []
+def rehearsed(program, config, layers, batch, tokens, fields):
+    """The peaks of a rehearsal of the first layers."""
+    tokens = min(tokens, config["max_position_embeddings"] - 2)
     with tempfile.TemporaryDirectory() as folder:
         path, answer = os.path.join(folder, "config.json"), os.path.join(folder, "answer.json")
-        sizes = [(layers, *size) for size in SIZES] + [(end, *SIZES[0]) for end in networks.ENDS.get(name, [])]
-        for layers, batch, tokens in sizes:
-            with open(path, "w") as file:
-                json.dump(cut(config, layers), file)
-            tokens = min(tokens, config["max_position_embeddings"] - 2)
-            words = [program, "predict", path, "--python", sys.executable, "--batch", str(batch), "--sequence", str(tokens), "--json", answer]
-            subprocess.run(words + ["--gpu", "1TiB"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            with open(answer) as file:
-                peak = json.load(file)["peak"]
-            os.remove(answer)
-            found.append({"layers": layers, "batch": batch, "tokens": tokens, "allocated": peak["bytes"], "reserved": peak["reserved_bytes"]})
-    return found
+        with open(path, "w") as file:
+            json.dump(cut(config, layers), file)
+        words = [program, "predict", path, "--python", sys.executable, "--batch", str(batch), "--sequence", str(tokens), "--json", answer]
+        words += [word for name, value in fields.items() for word in ("--" + name, *([] if value is True else [str(value)]))]
+        subprocess.run(words + ["--gpu", "1TiB"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(answer) as file:
+            peak = json.load(file)["peak"]
+    return {"layers": layers, "batch": batch, "tokens": tokens, "allocated": peak["bytes"], "reserved": peak["reserved_bytes"]}
 
 
-def truths():
+def truth(name, program):
+    config, layers, _ = networks.NETWORKS[name]
+    sizes = [(layers, *size) for size in SIZES] + [(end, *SIZES[0]) for end in networks.ENDS.get(name, [])]
+    return [rehearsed(program, config, *size, {}) for size in sizes]
+
+
+def tuned(name, program):
+    config, layers, _ = networks.NETWORKS[name]
+    is_encoder = "roberta" in config["model_type"]
+    # PEFT's own choice where it has one.
+    layer = "query,value" if is_encoder else "Wqkv" if config["model_type"] == "modernbert" else "q_proj,v_proj"
+    experts = any(key.startswith("num_") and key.endswith("experts") for key in config)
+    cases = [
+        {"checkpoint": "blocks"},
+        {"lora": 16, "lora-target": layer},
+        {"lora": 16, "lora-target": layer, "checkpoint": "blocks"},
+        {"lora": 8, "lora-target": layer, "lora-dropout": 0.05, "dora": True, "optimizer": "adamw8bit"},
+        {"freeze": "*embed*", "checkpoint": "blocks"},
+    ]
+    if not experts:
+        cases.append({"lora": 8, "lora-target": "all-linear", "rslora": True, "checkpoint": "blocks"})
+    return [rehearsed(program, config, layers, *SIZES[1], fields) | {"fields": fields} for fields in cases]
+
+
+def known_in(path):
     """What was recorded until now."""
-    if not os.path.exists(TRUTHS):
+    if not os.path.exists(path):
         return {}
-    with open(TRUTHS) as file:
+    with open(path) as file:
         return json.load(file)
 
 
@@ -115,16 +137,17 @@ def main():
     import traceback
 
     what, words = sys.argv[1], sys.argv[2:]
-    program = words.pop(0) if what == "truths" else None
+    program = words.pop(0) if what != "graphs" else None
     for name in words or networks.NETWORKS:
         try:
             if what == "graphs" and not os.path.exists(os.path.join(ZOO, name + ".json.gz")):
                 graph(name)
-            elif what == "truths":
-                known = truths()
+            elif what in ("truths", "tuned"):
+                path, ask = (TRUTHS, truth) if what == "truths" else (TUNED, tuned)
+                known = known_in(path)
                 if name not in known:
-                    known[name] = truth(name, program)
-                    with open(TRUTHS, "w") as file:
+                    known[name] = ask(name, program)
+                    with open(path, "w") as file:
                         file.write(json.dumps(known, indent=1, sort_keys=True) + "\n")
             listed()
             print(name, flush=True)

@@ -2,8 +2,9 @@
 
     vramlab rehearse --gpu h200 python truth.py NAME CONFIG.json    NAME: a key of `trainings`
     python truth.py --compare PROGRAM OUT.tsv [NAME...]     rehearses each beside `vramlab predict`; names that OUT.tsv has already are skipped
+    python truth.py --elsewhere DRIVER OUT.tsv NAME...      trains each on another stand-in for the driver (a library to preload), beside truth.tsv
 
-A row of OUT.tsv: name, layers of the text if they are cut on both sides, who built the network for the answer, allocated and reserved bytes of the
+A row of OUT.tsv (--compare): name, layers of the text if they are cut on both sides, who built the network for the answer, allocated and reserved bytes of the
 training, and the answer's differences from them.
 """
 import json
@@ -134,6 +135,10 @@ def train(name, path):
 
     with open(path) as file:
         data = json.load(file)
+    if "FAKECUDA_SM" in os.environ:
+        # The other stand-in has no cuDNN.
+        torch.backends.cudnn.enabled = False
+        torch.backends.cuda.enable_cudnn_sdp(False)
     kind, inputs, *losses = trainings(torch)[name]
     plain = lambda model, batch: (lambda found: (found.loss, found))(model(**batch))
     forward = losses[0] if losses else plain
@@ -199,6 +204,27 @@ def row(program, name, config):
     return [name, layers, by, *peak, *away, ""]
 
 
+def elsewhere(driver, name, config):
+    """Name, layers, peaks on another stand-in, and their differences from those of truth.tsv."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(here, "truth.tsv")) as file:
+        known = {line.split("\t")[0]: line.split("\t") for line in file if not line.startswith("#")}
+    layers, peaks = known[name][1], known[name][3:5]
+    with tempfile.TemporaryDirectory() as folder:
+        config = cut(config)[0] if layers else config
+        path = os.path.join(folder, "config.json")
+        with open(path, "w") as file:
+            json.dump(config, file)
+        environment = dict(os.environ, LD_PRELOAD=driver, FAKECUDA_SM="90", FAKECUDA_MEM=str(1 << 43))
+        ran = subprocess.run([sys.executable, os.path.abspath(__file__), name, path], env=environment, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True)
+    peak = next((line.split()[1:3] for line in ran.stdout.splitlines() if line.startswith("PEAK")), None)
+    if peak is None:
+        return [name, layers, "does not run", *ran.stdout.strip().splitlines()[-1:]]
+    away = ["equal" if one == other else "%+d" % (int(one) - int(other)) for one, other in zip(peak, peaks)]
+    return [name, layers, *peak, *away]
+
+
 def compare(program, out, *names):
     import torch
 
@@ -210,4 +236,13 @@ def compare(program, out, *names):
 
 if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    compare(*sys.argv[2:]) if sys.argv[1] == "--compare" else train(*sys.argv[1:])
+    if sys.argv[1] == "--elsewhere":
+        import count
+
+        driver, out, *names = sys.argv[2:]
+        models = count.configurations()
+        count.resumed(out, names, lambda name: elsewhere(driver, name, models[name]))
+    elif sys.argv[1] == "--compare":
+        compare(*sys.argv[2:])
+    else:
+        train(*sys.argv[1:])

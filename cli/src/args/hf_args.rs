@@ -120,10 +120,10 @@ impl Beside {
         self.graph.as_deref()
     }
 
-    /// True if a recorded graph lacks the layers that these fields change: the user's Python, if one may be started, builds its network.
+    /// True if the weights of a recorded graph are not kept as these fields say: the user's Python, if one may be started, builds its network.
     fn lacks_layers(&self, fields: &Map<String, Value>) -> bool {
         let may = std::env::var_os(super::ONLY_BUILT_IN).is_none();
-        may && self.graph.is_some() && OF_LAYERS.iter().any(|field| fields.contains_key(*field))
+        may && self.graph.is_some() && FEW_BITS.iter().any(|field| fields.contains_key(*field))
     }
 
     pub(super) fn around(&self) -> Around<'_> {
@@ -150,8 +150,8 @@ impl Beside {
     }
 }
 
-/// Fields of a run that change a network's layers, which a recorded graph does not have.
-pub(super) const OF_LAYERS: [&str; 3] = ["lora", "load-in-4bit", "load-in-8bit"];
+/// Fields of a run that keep weights in few bits, which those of a recorded graph are not.
+pub(super) const FEW_BITS: [&str; 2] = ["load-in-4bit", "load-in-8bit"];
 
 /// True if a command has this option, and it was typed.
 fn given_here(matches: &ArgMatches, id: &str) -> bool {

@@ -7,7 +7,7 @@ use clap::ArgMatches;
 use lab::hf_args::Around;
 use lab::recipes::{Counted, Recipe};
 
-use super::hf_args::{Asked, Beside, OF_LAYERS, stands};
+use super::hf_args::{Asked, Beside, FEW_BITS, stands};
 use super::line::{Line, values_of};
 use super::what::{self, What};
 use crate::exit::Failure;
@@ -140,9 +140,9 @@ pub(super) fn read(path: &Path, own: &toml::Table, matches: &ArgMatches) -> Resu
     let Counted { mut args, without_effect } = counted;
     beside.of_all_ranks(&mut args.fields);
     if let Some(graph) = beside.graph().filter(|_| !by_python) {
-        if let Some(field) = OF_LAYERS.into_iter().find(|field| args.fields.contains_key(*field)) {
+        if let Some(field) = FEW_BITS.into_iter().find(|field| args.fields.contains_key(*field)) {
             return Err(Failure::usage(format!(
-                "{file}: {graph} is a recorded graph, which has no layers for --{field}; with its config.json your Python builds it: \
+                "{file}: {graph} is a recorded graph, in which weights stay as they are (--{field}); with its config.json your Python builds it: \
                  vramlab predict {file} --model-file config.json"
             )));
         }

@@ -77,12 +77,30 @@ pub(crate) fn prepare(spec: &RunSpec, by_python: bool) -> Prepared {
 /// Fields of what libraries of the user's do to a network.
 const OF_LIBRARIES: [&str; 3] = ["lora", "load-in-4bit", "load-in-8bit"];
 
-/// The name of a recorded graph with a field that changes layers, which it does not have, and why it is left to the user's Python.
+/// Fields of adapters that a recorded graph may refuse.
+const OF_ADAPTERS: [&str; 3] = ["lora", "lora-target", "modules-to-save"];
+
+/// The name of a recorded graph with a field of what libraries do to layers, which vramlab does not do to this graph, and why it is left to the user's
+/// Python.
 fn without_layers(spec: &RunSpec) -> Option<(String, String)> {
     let name = spec.model.recorded()?;
     let fields = spec.said();
-    let field = OF_LIBRARIES.iter().find(|field| fields.contains_key(**field))?;
-    Some((name.into(), format!("{name} is a recorded graph, which has no layers for --{field}")))
+    let field = OF_LIBRARIES.iter().find(|field| fields.contains_key(**field) && **field != "lora");
+    if let Some(field) = field {
+        return Some((
+            name.into(),
+            format!("{name} is a recorded graph, in which weights stay as they are: --{field}"),
+        ));
+    }
+    if !fields.contains_key("lora") {
+        return None;
+    }
+    match dry_runner().session(spec) {
+        Err(lab::Error::Usage { what, problem }) if OF_ADAPTERS.contains(&what.as_str()) => {
+            Some((name.into(), format!("--{what}: {problem}")))
+        }
+        _ => None,
+    }
 }
 
 /// Why a network that is known by name is left to the user's Python: what this program's family of it cannot, or what a library does to it.

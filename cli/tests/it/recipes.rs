@@ -40,6 +40,7 @@ fn folder() -> tempfile::TempDir {
     write("absent.yml", &AXOLOTL.replace("./tiny", "/nowhere/large"));
     write("bad.yml", &AXOLOTL.replace("micro_batch_size: 2", "micro_batch_size: two"));
     write("graph.yaml", LLAMA_FACTORY);
+    write("bits.yaml", &format!("{LLAMA_FACTORY}quantization_bit: 4\n"));
     write("words.yaml", "a: 1\n");
     folder
 }
@@ -75,10 +76,14 @@ fn a_recipe_is_counted_and_its_keys_are_named() {
                 "counted as a plain loop",
             ],
         ),
+        (&["predict", "graph.yaml"], 0, &["granite-3.3-2b, LoRA rank 8", "adapters on all linear layers"]),
         (
-            &["predict", "graph.yaml"],
+            &["predict", "bits.yaml"],
             2,
-            &["granite-3.3-2b is a recorded graph, which has no layers for --lora", "granite-3.3-2b is built by"],
+            &[
+                "granite-3.3-2b is a recorded graph, in which weights stay as they are: --load-in-4bit",
+                "granite-3.3-2b is built by",
+            ],
         ),
         (&["predict", "absent.yml"], 2, &["/nowhere/large", "vramlab predict absent.yml --model-file config.json"]),
         (&["predict", "absent.yml", "--model-file", "tiny/config.json"], 0, &["batch 2 × 64 tokens"]),

@@ -125,6 +125,10 @@ pub fn smallest<T: Clone + Send, E: Send>(
     }
     search.judge(&wave)?;
     let end = search.ended().unwrap_or(End::AllTried);
+    if end == End::Work {
+        // Single changes were all tried, also those that the search did not come to.
+        search.keep_known(&combinations);
+    }
     search.reached.truncate(limits.enough);
     Ok(Found { reached: search.reached, tried: search.known.len(), end })
 }
@@ -176,14 +180,19 @@ impl<T: Clone + Send, E: Send> Search<'_, T, E> {
     /// Tries combinations, and keeps those that reach the goal, in order.
     fn judge(&mut self, wave: &[Vec<usize>]) -> Result<(), E> {
         self.try_all(wave)?;
-        for combination in wave {
+        self.keep_known(wave);
+        Ok(())
+    }
+
+    /// Keeps what is known to reach the goal, of these combinations in their order.
+    fn keep_known(&mut self, combinations: &[Vec<usize>]) {
+        for combination in combinations {
             if let Some(Outcome::Reached(value)) = self.known.get(combination)
                 && !self.is_more_than_needed(combination)
             {
                 self.reached.push((combination.clone(), value.clone()));
             }
         }
-        Ok(())
     }
 
     /// Whether a smaller combination already reached the goal.

@@ -12,16 +12,32 @@ use memcore::nn::Parameter;
 /// A pattern is the name of a parameter or of a module that has it (`blocks.0`), with `*` for any characters. With `!` before it, it names what is
 /// trained.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Freeze(Vec<String>);
+pub struct Freeze {
+    patterns: Vec<String>,
+    /// Parameters that have further names, because layers share them: the name here, and another one.
+    shared: Vec<(String, String)>,
+}
 
 /// The most names that an error lists.
 const SHOWN: usize = 4;
 
 impl Freeze {
+    /// The same patterns for a network in which some parameters have another name, too: either one counts.
+    #[must_use]
+    pub fn with_shared(self, shared: Vec<(String, String)>) -> Self {
+        Self { shared, ..self }
+    }
+
     /// True for a parameter that is not trained: `requires_grad_(False)`.
     pub fn covers(&self, name: &str) -> bool {
-        let last = self.0.iter().rev().find(|pattern| matches(bare(pattern), name));
+        let last = self.patterns.iter().rev().find(|pattern| self.is_meant(bare(pattern), name));
         last.is_some_and(|pattern| !pattern.starts_with('!'))
+    }
+
+    /// True if a pattern is a name of this parameter, or that of a module around it.
+    fn is_meant(&self, pattern: &str, name: &str) -> bool {
+        let others = self.shared.iter().filter(|(known, _)| known == name).map(|(_, other)| other.as_str());
+        others.chain([name]).any(|name| matches(pattern, name))
     }
 
     /// Refuses a pattern that no parameter has, and patterns that leave nothing to train.
@@ -30,7 +46,9 @@ impl Freeze {
     /// [`Error::Usage`] with the names that there are.
     pub fn check(&self, parameters: &[Parameter]) -> Result<()> {
         let names = || parameters.iter().map(Parameter::path);
-        if let Some(pattern) = self.0.iter().find(|pattern| !names().any(|name| matches(bare(pattern), name))) {
+        if let Some(pattern) =
+            self.patterns.iter().find(|pattern| !names().any(|name| self.is_meant(bare(pattern), name)))
+        {
             let shown: Vec<&str> = names().take(SHOWN).collect();
             let more = if names().count() > SHOWN { ", …" } else { "" };
             let problem = format!("no parameter is called {}; there are {}{more}", bare(pattern), shown.join(", "));
@@ -75,14 +93,14 @@ impl FromStr for Freeze {
         let patterns: Vec<String> = text.split(',').map(|pattern| pattern.trim().to_string()).collect();
         match patterns.iter().find(|pattern| bare(pattern).is_empty()) {
             Some(_) => Err(format!("{text:?}: expected names of parameters or modules, as in embed,blocks.0.*,!head")),
-            None => Ok(Self(patterns)),
+            None => Ok(Self { patterns, shared: Vec::new() }),
         }
     }
 }
 
 impl fmt::Display for Freeze {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join(","))
+        f.write_str(&self.patterns.join(","))
     }
 }
 
@@ -109,6 +127,9 @@ mod tests {
         assert!(!frozen("*,!head", "head.weight"));
         assert!(frozen("*,!head", "blocks.0.weight"));
         assert!(frozen("!head,*", "head.weight"));
+        let shared =
+            "embed".parse::<Freeze>().unwrap().with_shared(vec![("head.weight".into(), "embed.weight".into())]);
+        assert!(shared.covers("head.weight") && !shared.covers("other.weight"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use lab_base::error::{Error, Result};
 use lab_imports::exported::{self, Exported};
 use lab_imports::huggingface::{self, Attention, Configuration, Keep, Pretrained, Script};
-use lab_models::{self, Architecture, LoraTarget, ModelOptions, Recompute};
+use lab_models::{self, Architecture, Freeze, LoraTarget, ModelOptions, Recompute};
 use lab_training::data_parallel::{self, DataParallelResult, DataParallelSettings};
 use lab_training::pipeline::{self, PipelineResult, PipelineSettings};
 use lab_training::{self, Continuation, Failed, Progress, RunResult, RunSettings, Source};
@@ -58,6 +58,9 @@ fn check_attention(model: &Exported, wanted: Option<AttentionName>) -> Result<()
         _ => Ok(()),
     }
 }
+
+/// Why PEFT's choice of layers is not known for a built-in network.
+const OF_OWN: &str = "PEFT chooses no layers of vramlab's own networks: --lora-target all-linear, or a network of transformers (gpt2-small)";
 
 impl Network {
     /// Reads a `config.json`, if the model file is one.
@@ -173,35 +176,41 @@ impl Network {
     /// # Errors
     /// [`Error::Usage`] for a network for which PEFT has none.
     pub(super) fn lora_target(&self) -> Result<LoraTarget> {
-        let own = match self {
-            Self::Pretrained(model, _) => model.lora_target(),
-            Self::Architecture(_) | Self::Exported(..) => None,
+        let (own, problem) = match self {
+            Self::Pretrained(model, _) => (model.lora_target(), OF_OWN.to_string()),
+            Self::Architecture(_) => (None, OF_OWN.to_string()),
+            Self::Exported(model, _) => (
+                model.lora_target(),
+                model.usual_lora_target().map_or(OF_OWN.into(), |usual| {
+                    format!("PEFT chooses no layers of this network: --lora-target {usual}")
+                }),
+            ),
         };
-        let missing = || {
-            Error::usage(
-                "lora",
-                "PEFT chooses no layers of vramlab's own networks: --lora-target all-linear, or a network of transformers (gpt2-small)",
-            )
-        };
-        own.ok_or_else(missing)
+        own.ok_or_else(|| Error::usage("lora", problem))
     }
 
-    /// Refuses adapters on a network that cannot get them here.
+    /// The same patterns, of which each counts for every name that a parameter has in the network.
+    pub(super) fn named_for(&self, freeze: Freeze) -> Freeze {
+        match self {
+            Self::Exported(model, _) => freeze.with_shared(model.shared_names()),
+            Self::Architecture(_) | Self::Pretrained(..) => freeze,
+        }
+    }
+
+    /// Refuses adapters on a network that cannot get them here. `saves`: true if modules are copied beside them.
     ///
     /// # Errors
     /// [`Error::Usage`] with a way that works.
-    pub(super) fn check_lora(&self) -> Result<()> {
-        let problem = match self {
-            Self::Architecture(_) => return Ok(()),
-            Self::Pretrained(model, _) if model.is_language_model() => return Ok(()),
-            Self::Pretrained(..) => {
-                "PEFT trains a copy of this head, too, which is not supported: rehearse the script (vramlab predict train.py)"
-            }
-            Self::Exported(..) => {
-                "an exported graph has no layers to put adapters on: export the model of get_peft_model instead"
-            }
-        };
-        Err(Error::usage("lora", problem))
+    pub(super) fn check_lora(&self, target: &LoraTarget, saves: bool) -> Result<()> {
+        match self {
+            Self::Architecture(_) => Ok(()),
+            Self::Pretrained(model, _) if model.is_language_model() => Ok(()),
+            Self::Pretrained(..) => Err(Error::usage(
+                "lora",
+                "PEFT trains a copy of this head, too, which is not supported: rehearse the script (vramlab predict train.py)",
+            )),
+            Self::Exported(model, _) => model.check_lora(target, saves),
+        }
     }
 
     /// Refuses a length of a batch with which a network of transformers behaves differently from its longest one.

@@ -176,7 +176,7 @@ fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSet
         checkpoint_save: spec.model.checkpoint_save.clone(),
         steps: 0,
         optimizer: optimizer(spec, says.optimizer, &defaults)?,
-        freeze: training.freeze.clone(),
+        freeze: training.freeze.clone().map(|freeze| network.named_for(freeze)),
         quantized: quantized(spec, network, lora.as_ref(), precision)?,
         lora,
         accumulate: at_least_1("accumulate", training.accumulate.or(says.accumulate).unwrap_or(1))?,
@@ -248,8 +248,8 @@ fn lora(spec: &RunSpec, network: &Network) -> Result<Option<Lora>> {
     if !(0.0..1.0).contains(&dropout) {
         return Err(Error::usage("lora-dropout", format!("probability {dropout} is outside 0..1")));
     }
-    network.check_lora()?;
     let saved = saved_modules(modules_to_save.as_deref())?;
+    network.check_lora(&target, !saved.is_empty())?;
     if !saved.is_empty() && network.architecture().shares_ends() {
         let problem = "PEFT's copies share no weights, and the ends of this network do, which vramlab does not support; rehearse the script (vramlab predict train.py)";
         return Err(Error::usage("modules-to-save", problem));

@@ -193,10 +193,11 @@ impl TrySearch<'_> {
     }
 
     /// Adapters are what many people take first, and the largest change here: the smallest changes with them have the last place, if none of the others
-    /// is a part of them.
+    /// is a part of them. A search that ended at its limit may not have come to them.
     fn beside_adapters(&self, allowed: &Allowed, room: Room, made: &Made, found: &mut Found<()>) -> Result<()> {
         let adapts = |set: &[usize]| set.iter().any(|i| allowed.changes[*i].axis() == Axis::Adapters);
-        if found.reached.is_empty() || found.reached.iter().any(|(set, ())| adapts(set)) {
+        let tried_all = found.reached.is_empty() && !matches!(found.end, End::Work);
+        if tried_all || found.reached.iter().any(|(set, ())| adapts(set)) {
             return Ok(());
         }
         let more = self.within(allowed, room, made, Of::Adapters)?;
@@ -212,7 +213,7 @@ impl TrySearch<'_> {
         let changes = &allowed.changes;
         // An allocation of a rank takes more time: hooks, buckets and shards come with it.
         let most = if self.spec.parallel.ranks.data_parallel.is_some() { WORK / 4 * 3 } else { WORK };
-        let (enough, work) = if of == Of::All { (MOST, most) } else { (1, most / 4) };
+        let (enough, work) = if of == Of::All { (MOST, most) } else { (1, most / 2) };
         let limits = Limits { moves: MOST_CHANGES, enough, work, stop: self.runner.stop };
         let is_of_others = |i: &usize| changes_the_training(changes[*i].axis());
         let moves: Vec<Move> = changes.iter().map(Change::as_move).collect();

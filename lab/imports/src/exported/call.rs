@@ -6,6 +6,7 @@ use std::sync::Arc;
 use memcore::{DType, Device, Error, Result, Tensor};
 use smallvec::SmallVec;
 
+use super::adapted::AdaptedWeight;
 use super::program::{Arg, DROPPED, Node, Num, Program, Slot, TRAINS, dtype};
 use super::value::Value;
 
@@ -144,6 +145,17 @@ impl<'a> Call<'a> {
         match self.required(name)? {
             Arg::Value(slot) => self.held(name, *slot),
             _ => Err(self.wrong(name, "a tensor")),
+        }
+    }
+
+    /// Returns a weight that has an adapter; `None` for any other argument.
+    pub(super) fn adapted(&self, name: &str) -> Option<&'a AdaptedWeight> {
+        match self.arg(name)? {
+            Arg::Value(slot) => match self.value(*slot) {
+                Value::Adapted(weight) => Some(weight),
+                _ => None,
+            },
+            _ => None,
         }
     }
 

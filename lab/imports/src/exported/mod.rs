@@ -7,6 +7,7 @@
 //! The graph is the program as autograd sees it, with the operators that the user's modules called; each is one of [`memcore::ops`], which
 //! decides what is saved. Reading a file runs nothing of it: it is JSON and raw bytes, and its pickle of example inputs is not opened.
 
+mod adapted;
 mod adversaries;
 mod archive;
 mod batches;
@@ -44,6 +45,7 @@ mod step;
 mod symbols;
 mod transfer;
 mod types;
+mod uncached;
 mod unrepresented;
 mod value;
 mod views;

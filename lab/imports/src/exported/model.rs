@@ -207,6 +207,11 @@ impl Exported {
         !state.iter().any(|tensor| tensor.kind == StateKind::Parameter { trained: false })
     }
 
+    /// Parameters that layers share, each with another name of it.
+    pub fn shared_names(&self) -> Vec<(String, String)> {
+        self.read.contents.signature.shared.clone()
+    }
+
     /// Returns the type of the trained parameters.
     pub fn dtype(&self) -> DType {
         self.read.contents.dtype

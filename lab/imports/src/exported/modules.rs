@@ -11,6 +11,9 @@ pub(super) struct ModuleCall<'a> {
     pub class: &'a str,
 }
 
+/// Where the classes of transformers lie.
+pub(super) const TRANSFORMERS: &str = "transformers.";
+
 /// Path that `torch.export` gives to nodes that it makes itself.
 const NONE: &str = "_empty_nn_module_stack_from_metadata_hook";
 

@@ -8,6 +8,7 @@ use memcore::memory::Category;
 use memcore::nn::{Fill, Init, Module, Parameter};
 use memcore::{Array, DType, Error, Result, Tensor, context};
 
+use super::adapted::{AdaptedWeight, embeddings, linear_layers};
 use super::archive;
 use super::contents::Contents;
 use super::flat_weights;
@@ -18,6 +19,7 @@ use super::regions::Regions;
 use super::run::{Runner, Spare};
 use super::signature::{InputKind, StateKind, StateTensor};
 use super::transfer::transfer_order;
+use super::uncached::Uncached;
 use super::value::Value;
 
 /// The network on a device.
@@ -34,6 +36,8 @@ pub(super) struct Network {
 
 enum Held {
     Tensor(Tensor),
+    /// The weight of a linear layer with an adapter.
+    Adapted(Arc<AdaptedWeight>),
     /// A constant without dimensions, as `torch.tensor(2)` makes it in a program. PyTorch keeps it on the host.
     Number(Value),
     User(usize),
@@ -57,6 +61,8 @@ impl Network {
         let state = &model.signature.state;
         let mut made: Vec<Option<Tensor>> = vec![None; state.len()];
         let mut flat = flat_weights::modules(model, init);
+        let layers = linear_layers(model);
+        let mut adapted: HashMap<usize, Arc<AdaptedWeight>> = HashMap::new();
         for number in made_in_order(state, &model.moved_before) {
             match flat.iter_mut().find(|module| module.has(number)) {
                 Some(module) => {
@@ -64,6 +70,12 @@ impl Network {
                     weights.into_iter().for_each(|(number, weight)| made[number] = Some(weight));
                 }
                 None => made[number] = Some(make(&state[number], &at(number), model)?),
+            }
+            if let Some((weight, tensor)) =
+                layers.get(&number).and_then(|weight| Some((*weight, made[*weight].as_ref()?)))
+            {
+                let made = AdaptedWeight::beside(&at(weight), &state[weight], tensor)?;
+                adapted.extend(made.map(|made| (weight, Arc::new(made))));
             }
         }
         let held = |kind: &InputKind| match kind {
@@ -74,11 +86,18 @@ impl Network {
             }
             InputKind::State(number) => {
                 let number = state[*number].same_as.unwrap_or(*number);
+                if let Some(weight) = adapted.get(&number) {
+                    return Ok(Held::Adapted(weight.clone()));
+                }
                 let tensor = made.get(number).cloned().flatten();
                 tensor.map(Held::Tensor).ok_or_else(|| Error::invalid("weights", "a shared tensor is missing"))
             }
         };
         let typed = init.dtype() == model.dtype;
+        let (marked, uncached) = match regions.modules.is_empty() {
+            true => (Vec::new(), Uncached::default()),
+            false => (embeddings(&model.program), Uncached::from_graph(&model.program, &model.signature)),
+        };
         Ok(Self {
             runner: Runner {
                 device: init.device().clone(),
@@ -87,6 +106,8 @@ impl Network {
                 own: model.dtype,
                 evaluates: false,
                 regions,
+                marked: marked.into(),
+                uncached: Arc::new(uncached),
                 spare: Spare::default(),
             },
             program: model.program.clone(),
@@ -112,6 +133,7 @@ impl Network {
     ) -> Result<Vec<Option<Tensor>>> {
         let value = |held: &Held| match held {
             Held::Tensor(tensor) => Value::Tensor(tensor.clone()),
+            Held::Adapted(weight) => Value::Adapted(weight.clone()),
             Held::User(number) => users.get(*number).map_or(Value::None, |tensor| Value::Tensor(tensor.clone())),
             Held::Number(number) => number.clone(),
             Held::Nothing => Value::None,
@@ -120,7 +142,13 @@ impl Network {
         let values = match self.evaluation.as_ref().filter(|_| evaluates) {
             Some((program, places)) => {
                 let inputs = places.iter().map(|place| place.map_or(Value::None, |place| value(&self.inputs[place])));
-                let runner = Runner { typed, regions: Arc::default(), ..self.runner.clone() };
+                let runner = Runner {
+                    typed,
+                    regions: Arc::default(),
+                    marked: Arc::default(),
+                    uncached: Arc::default(),
+                    ..self.runner.clone()
+                };
                 runner.run(program, inputs.collect())?
             }
             None => {

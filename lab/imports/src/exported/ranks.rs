@@ -77,7 +77,8 @@ fn check(model: &Exported, settings: &DataParallelSettings, source: &Source) -> 
 
 /// Refuses parameters that are not divided among ranks here: frozen ones, and weights that PyTorch puts into one buffer.
 fn check_divided(model: &Exported, settings: &DataParallelSettings, device: &Device) -> Result<()> {
-    let problem = if !model.trains_all() || settings.run.freeze.is_some() {
+    let tuned = settings.run.freeze.is_some() || settings.run.lora.is_some();
+    let problem = if !model.trains_all() || tuned {
         "3: frozen parameters are not divided among ranks here; --zero 2 keeps them whole on each"
     } else if !flat_weights::modules(model.contents(), &Init::new(device, model.dtype(), 0)).is_empty() {
         "3: the weights of recurrent layers are in one buffer with cuDNN, which is not divided here; --zero 2 is supported"

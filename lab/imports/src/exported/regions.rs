@@ -6,10 +6,11 @@ use std::ops::Range;
 
 use lab_base::error::{Error, Result};
 use lab_models::Recompute;
+use memcore::DType;
 
 use super::blocks::{Module, in_words, modules, repeated};
-use super::modules::{calls, names};
-use super::program::{Arg, Node, Program, Slot};
+use super::modules::{TRANSFORMERS, calls, names};
+use super::program::{Arg, Node, Output, Program, Slot};
 
 /// A call of a module, or of the blocks of a segment, that is computed again.
 pub(super) struct Region {
@@ -19,7 +20,7 @@ pub(super) struct Region {
     pub nodes: Range<usize>,
     /// Values that enter it, which the graph of autograd keeps.
     pub kept: Vec<Slot>,
-    /// Parameters and buffers of the network that it uses.
+    /// Parameters and buffers of the network that it uses, and arguments of its function that it does not use.
     pub state: Vec<Slot>,
 }
 
@@ -100,7 +101,8 @@ impl Regions {
                 before = key;
             }
         }
-        found.iter_mut().for_each(|region| region.enter(program, &state));
+        let positions = positions(program, &found);
+        found.iter_mut().for_each(|region| region.enter(program, &state, &positions));
         self.by_program.insert(program.number, found);
         Ok(())
     }
@@ -119,7 +121,7 @@ impl Regions {
 
 impl Region {
     /// Fills in the values that enter: those that its nodes use before they make them.
-    fn enter(&mut self, program: &Program, state: &[bool]) {
+    fn enter(&mut self, program: &Program, state: &[bool], positions: &[Slot]) {
         let mut known = HashSet::new();
         for node in &program.nodes[self.nodes.clone()] {
             for slot in node.given() {
@@ -129,7 +131,26 @@ impl Region {
             }
             known.extend(node.outputs.iter().map(|output| output.slot));
         }
+        self.state.extend(positions.iter().filter(|slot| known.insert(**slot)));
     }
+}
+
+/// The positions of the tokens, which the loop over the blocks of a network of transformers passes to each: `position_ids`. Blocks that use the
+/// embeddings of positions alone hold them, too, until they were computed again.
+fn positions(program: &Program, regions: &[Region]) -> Vec<Slot> {
+    let (Some(first), Some(last)) = (regions.first(), regions.last()) else { return Vec::new() };
+    let is_of_library =
+        |node: &Node| calls(&node.modules).next().is_some_and(|network| network.class.starts_with(TRANSFORMERS));
+    if !program.nodes.get(first.nodes.start).is_some_and(is_of_library) {
+        return Vec::new();
+    }
+    let made = program.nodes[..first.nodes.start].iter().flat_map(|node| &node.outputs);
+    let is_whole = |output: &&Output| {
+        output.expected.as_ref().is_some_and(|made| made.dtype == Some(DType::I64) && made.dims.len() == 2)
+    };
+    let whole: HashSet<Slot> = made.filter(is_whole).map(|output| output.slot).collect();
+    let after = program.nodes[last.nodes.end..].iter().flat_map(|node| &node.dying);
+    after.copied().filter(|slot| whole.contains(slot)).collect()
 }
 
 impl<'a> Wanted<'a> {

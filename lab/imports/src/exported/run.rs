@@ -12,6 +12,7 @@ use super::gathered::Gathered;
 use super::operators::{self, Operator, Property};
 use super::program::{Arg, Expected, Node, Program, Slot};
 use super::regions::{Region, Regions};
+use super::uncached::Uncached;
 use super::value::{Made, Value};
 use super::views::Views;
 
@@ -29,9 +30,16 @@ pub(super) struct Runner {
     pub evaluates: bool,
     /// Nodes that are computed again in the backward pass.
     pub regions: Arc<Regions>,
+    /// Values of the whole graph that require a gradient, even those of a frozen table: `enable_input_require_grads` of transformers.
+    pub marked: Arc<[Slot]>,
+    /// What the whole graph does otherwise without its cache.
+    pub uncached: Arc<Uncached>,
     /// Empty slots for the next of them: a graph has thousands, and a region fills a few dozen.
     pub spare: Spare,
 }
+
+/// The number of the whole graph among those of its file.
+const WHOLE: usize = 0;
 
 /// Slots of a graph that hold nothing, kept for the next use.
 #[derive(Clone, Default)]
@@ -127,9 +135,26 @@ impl Runner {
         views: &mut Views,
         open: &[Option<usize>],
     ) -> Result<()> {
-        of.nodes[nodes]
-            .iter()
-            .try_for_each(|node| self.node(node, values, views, open).map_err(|error| self.placed(node, error)))
+        of.nodes[nodes].iter().try_for_each(|node| {
+            let uncached = (of.number == WHOLE).then_some(&*self.uncached);
+            self.node(node, values, views, (open, uncached)).map_err(|error| self.placed(node, error))?;
+            self.mark(of, node, values);
+            Ok(())
+        })
+    }
+
+    /// Makes a marked result a leaf, which keeps it and its gradient, unless it has one anyway.
+    fn mark(&self, of: &Program, node: &Node, values: &mut [Value]) {
+        if of.number != WHOLE || self.evaluates || !node.outputs.iter().any(|output| self.marked.contains(&output.slot))
+        {
+            return;
+        }
+        let value = &mut values[node.outputs[0].slot];
+        if let Value::Tensor(tensor) = value
+            && !tensor.requires_grad()
+        {
+            *tensor = Tensor::leaf(tensor.array().clone());
+        }
     }
 
     /// Begins nodes that are computed again: what they save until the guard is dropped is freed, and comes back from the values that enter.
@@ -187,13 +212,24 @@ impl Runner {
         done
     }
 
-    fn node(&self, node: &Node, values: &mut [Value], views: &mut Views, open: &[Option<usize>]) -> Result<()> {
-        if !self.evaluates || !counts_batches(node, values) {
+    fn node(
+        &self,
+        node: &Node,
+        values: &mut [Value],
+        views: &mut Views,
+        (open, uncached): (&[Option<usize>], Option<&Uncached>),
+    ) -> Result<()> {
+        if let Some((made, joined)) = uncached.and_then(|uncached| uncached.instead(node)) {
+            values[made] = values[joined].clone();
+        } else if !self.evaluates || !counts_batches(node, values) {
             self.made(node, values, views, open)?;
         }
         for slot in &node.dying {
-            values[*slot] = Value::None;
-            views.died(*slot);
+            let beside = uncached.map_or(&[][..], |uncached| uncached.dying_with(*slot));
+            for slot in std::iter::once(slot).chain(beside) {
+                values[*slot] = Value::None;
+                views.died(*slot);
+            }
         }
         Ok(())
     }

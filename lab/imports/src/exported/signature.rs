@@ -70,6 +70,8 @@ pub(super) struct Signature {
     pub outputs: Vec<OutputTensor>,
     /// Pairs of paths of parameters that are taken to be tied, because the file does not say.
     pub taken_as_one: Vec<(String, String)>,
+    /// Parameters of the file with further names of the same parameter, which the file may not have beside.
+    pub shared: Vec<(String, String)>,
 }
 
 /// Function that makes a tensor of the network from its path, its metadata and the tensors before it.
@@ -155,6 +157,8 @@ impl Signature {
             }
             numbers.sort_unstable();
             let Some((&first, others)) = numbers.split_first() else { continue };
+            let kept = self.state[first].path.clone();
+            self.shared.extend(group.iter().filter(|path| **path != kept).map(|path| (kept.clone(), path.clone())));
             for &other in others.iter().filter(|other| **other != first) {
                 let (one, twin) = (&self.state[first], &self.state[other]);
                 if (&one.dims, one.dtype, one.kind) != (&twin.dims, twin.dtype, twin.kind) {

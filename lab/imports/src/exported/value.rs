@@ -1,10 +1,16 @@
 //! Values in the slots of a graph while it runs.
 
+use std::sync::Arc;
+
 use memcore::Tensor;
+
+use super::adapted::AdaptedWeight;
 
 #[derive(Clone)]
 pub(super) enum Value {
     Tensor(Tensor),
+    /// The weight of a linear layer that has an adapter.
+    Adapted(Arc<AdaptedWeight>),
     Int(i64),
     Float(f64),
     Bool(bool),

@@ -154,7 +154,7 @@ fn operand<'a>(c: &Call<'a>, name: &str) -> Result<Other<'a>> {
         Value::Int(value) => Ok(Other::Number(value as f64, false)),
         Value::Float(value) => Ok(Other::Number(value, true)),
         Value::Bool(value) => Ok(Other::Number(f64::from(u8::from(value)), false)),
-        Value::None => Err(c.error(format!("the argument {name} has no value"))),
+        Value::None | Value::Adapted(_) => Err(c.error(format!("the argument {name} has no value"))),
     }
 }
 

@@ -120,7 +120,11 @@ pub(super) fn of_one(c: &Call<'_>, function: impl FnOnce(&Tensor) -> Result<Tens
 }
 
 fn linear(c: &Call<'_>) -> Result<Made> {
-    Ok(Made::tensor(ops::linear(c.tensor("input")?, c.tensor("weight")?, c.maybe_tensor("bias")?)?))
+    let (x, bias) = (c.tensor("input")?, c.maybe_tensor("bias")?);
+    Ok(Made::tensor(match c.adapted("weight") {
+        Some(weight) => weight.forward(x, bias)?,
+        None => ops::linear(x, c.tensor("weight")?, bias)?,
+    }))
 }
 
 /// Multiplies vectors and matrices as PyTorch does, each with the operator for their dimensions.
