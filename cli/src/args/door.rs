@@ -55,14 +55,15 @@ fn predict(mut line: Line<'_>) -> Result<Entered> {
                 let flags = std::mem::take(&mut line.rest);
                 rehearsed(line, flags, command)
             }
-            None => network(line, "predict"),
+            None => network(with_its_recipe(line), "predict"),
         };
     };
     let word = line.rest[at].to_string_lossy().into_owned();
     match what::named(&word)? {
         What::Command(_) => {
             let mut words = line.rest.split_off(at);
-            let flags = std::mem::take(&mut line.rest);
+            let mut flags = std::mem::take(&mut line.rest);
+            flags.extend(card_behind(&mut words));
             if let Some(more) = command {
                 words.push("--".into());
                 words.extend(more);
@@ -73,6 +74,9 @@ fn predict(mut line: Line<'_>) -> Result<Entered> {
             let mut after = line.rest.split_off(at).split_off(1);
             let mut flags = std::mem::take(&mut line.rest);
             let interpreter = interpreter(&mut flags)?.or(interpreter(&mut after)?).unwrap_or_else(python);
+            if after.iter().any(|word| word == "--largest") {
+                return Err(largest_of(&[interpreter, script.into_os_string()]));
+            }
             let (own, arguments) = told_apart(&line, after)?;
             flags.extend(own);
             let words =
@@ -96,9 +100,28 @@ fn predict(mut line: Line<'_>) -> Result<Entered> {
     }
 }
 
-/// Error of `--largest` beside a script.
-const LARGEST_OF_SCRIPTS: &str = "--largest: of a script, scan the argument that sets the size: \
-    vramlab predict -P batch 1 64 -- python train.py --batch-size {batch}";
+/// Error of `--largest` beside a script, which is started so.
+fn largest_of(command: &[OsString]) -> Failure {
+    let shown: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    Failure::usage(format!(
+        "--largest: a script sets its batch itself, so name the argument that does; vramlab tries 1, 8 and what follows from them: \
+         vramlab predict --gpu rtx4090 -L batch 1,8 -- {} --batch-size {{batch}}",
+        shown.join(" ")
+    ))
+}
+
+/// Gives a line that names a recipe by its flag alone, `--recipe FILE`, the file in the place of a network: the recipe names one.
+fn with_its_recipe(mut line: Line<'_>) -> Line<'_> {
+    let names_network = |word: &OsString| {
+        let flag = word.to_str().and_then(|word| word.split('=').next());
+        matches!(flag, Some("--model" | "--model-file" | "--model_file"))
+    };
+    let at = line.rest.iter().position(|word| word == "--recipe").filter(|at| at + 1 < line.rest.len());
+    if let Some(at) = at.filter(|_| !line.rest.iter().any(names_network)) {
+        line.rest.remove(at);
+    }
+    line
+}
 
 /// Returns a rehearsal of a command.
 fn rehearsed(line: Line<'_>, flags: Vec<OsString>, command: Vec<OsString>) -> Result<Entered> {
@@ -106,7 +129,7 @@ fn rehearsed(line: Line<'_>, flags: Vec<OsString>, command: Vec<OsString>) -> Re
         return Err(Failure::usage("scripts are rehearsed on Linux only; elsewhere: vramlab predict config.json"));
     };
     if flags.iter().any(|flag| flag == "--largest") {
-        return Err(Failure::usage(LARGEST_OF_SCRIPTS));
+        return Err(largest_of(&startable(command)));
     }
     let unknown = flags
         .iter()
@@ -126,6 +149,13 @@ fn rehearsed(line: Line<'_>, flags: Vec<OsString>, command: Vec<OsString>) -> Re
     Ok(line.with("rehearse", words))
 }
 
+/// Takes a card out of the words of a command, `python train.py --gpu rtx3070`: a script's own `--gpu` is a number or a flag.
+fn card_behind(words: &mut Vec<OsString>) -> Vec<OsString> {
+    let is_card = |word: &OsString| word.to_str().is_some_and(|word| Card::named(word).is_some());
+    let Some(at) = words.windows(2).position(|pair| pair[0] == "--gpu" && is_card(&pair[1])) else { return Vec::new() };
+    words.drain(at..at + 2).collect()
+}
+
 /// Divides the words after a script into flags of a rehearsal and the script's own arguments.
 ///
 /// # Errors
@@ -135,9 +165,6 @@ fn told_apart(line: &Line<'_>, words: Vec<OsString>) -> Result<(Vec<OsString>, V
     let (mut flags, mut arguments) = (Vec::new(), Vec::new());
     let mut words = words.into_iter();
     while let Some(word) = words.next() {
-        if word == "--largest" {
-            return Err(Failure::usage(LARGEST_OF_SCRIPTS));
-        }
         let flag = word.to_str().filter(|word| word.starts_with('-') && word.len() > 1).map(String::from);
         // Only by its own name: a script may have --max_steps and --card of its own.
         let known = flag.as_deref().filter(|flag| is_exactly_a_flag(rehearse, flag));

@@ -80,7 +80,9 @@ impl<'a> Line<'a> {
                     .find_map(|command| spellings::consumed(flag, next, command).or_else(|| values_of(command, flag))),
             };
             let Some(values) = values else { break };
-            at += 1 + values;
+            // A flag that lacks a value does not have the words of the command behind it.
+            let behind = self.rest[at + 1..].iter().take(values);
+            at += 1 + behind.take_while(|word| *word != "--").count();
         }
         found
     }

@@ -89,6 +89,8 @@ const SAYS: &[Says] = &[
     says("checkpointing", None, &["--checkpoint", "blocks"]),
     says("bf16", None, &["--autocast", "bf16"]),
     says("fp16", None, &["--autocast", "fp16"]),
+    says("amp", Some("bf16"), &["--precision", "autocast-bf16"]),
+    says("amp", Some("fp16"), &["--precision", "autocast-fp16"]),
     says("amp", None, &["--precision", "autocast-fp16"]),
     says("mixed-precision", Some("bf16"), &["--autocast", "bf16"]),
     says("mixed-precision", Some("fp16"), &["--autocast", "fp16"]),

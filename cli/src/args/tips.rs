@@ -33,7 +33,14 @@ const FLAGS: &[(&[&str], &str)] = &[
     ),
     (&["memory", "vram", "gpu-memory", "mem"], "give the card or its memory: --gpu rtx4090, --gpu 24GiB"),
     (
-        &["world-size", "num-gpus", "n-gpus", "gpus", "nproc-per-node", "num-processes", "ddp", "fsdp", "deepspeed"],
+        &["gpus"],
+        "several cards: --data-parallel N; which card to take: vramlab plan NETWORK --global-batch 64 --gpus any",
+    ),
+    (&["target-modules", "lora-target-modules"], "--lora-target q_proj,v_proj, or all-linear"),
+    (&["amp"], "--precision autocast-bf16, or --bf16"),
+    (&["host", "address"], "vramlab ui --public ADDRESS, with 0.0.0.0 for every address"),
+    (
+        &["world-size", "num-gpus", "n-gpus", "nproc-per-node", "num-processes", "ddp", "fsdp", "deepspeed"],
         "several cards: --data-parallel N, and --zero STAGE for ZeRO or FSDP",
     ),
     (&["max-batch", "largest-batch", "auto-batch-size", "find-batch-size"], "the largest batch that fits: --largest"),
@@ -66,6 +73,7 @@ const VALUES: &[(&str, &[&str], &str)] = &[
     ("--batch", &["auto", "max", "largest"], "the largest batch that fits: --largest"),
     ("--batch", &[","], "several sizes: -L batch 8,16"),
     ("--sequence", &[","], "several sizes: -L sequence 512,1024"),
+    ("--gpu", &["any", "all"], "which card to take: vramlab plan NETWORK --global-batch 64 --gpus any"),
     ("--gpu", &[","], "one card at a time; vramlab plan compares cards: --gpus rtx4090,rtx3090"),
     ("--precision", &["int8", "int4", "nf4", "fp8", "float8", "4bit", "8bit"], RUN_IT),
     ("--attention", &["flash"], "flash-attn is a library of its own; PyTorch's own fused kernel is --attention sdpa"),
@@ -113,6 +121,9 @@ pub(crate) fn text(mut error: clap::Error, words: &[OsString]) -> String {
     let by_hand = match error.kind() {
         ErrorKind::UnknownArgument if typed.starts_with('-') => of_flag(&typed),
         ErrorKind::UnknownArgument => of_word(&typed),
+        ErrorKind::WrongNumberOfValues if typed == "--parameter-scan" => {
+            Some("a range is -P batch 8 64, a list -L batch 8,64".into())
+        }
         ErrorKind::MissingRequiredArgument => of_missing(&command_of(&error, words)),
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
             value.as_deref().and_then(|value| of_value(&typed, value))
@@ -165,7 +176,12 @@ fn command_of(error: &clap::Error, typed: &[OsString]) -> String {
     let words = usage.split_whitespace().skip_while(|word| *word != "vramlab");
     let words: Vec<&str> = words.take_while(|word| word.bytes().all(|byte| byte.is_ascii_lowercase())).collect();
     if !words.is_empty() {
-        return words.join(" ");
+        // Commands that a person meets under another name.
+        return match words.join(" ").as_str() {
+            "vramlab explain" => "vramlab open".into(),
+            "vramlab rehearse" | "vramlab fit" => "vramlab predict".into(),
+            other => other.into(),
+        };
     }
     let name = typed.iter().skip(1).filter_map(|word| word.to_str()).find(|word| !word.starts_with('-'));
     name.filter(|_| error.kind() != ErrorKind::InvalidSubcommand)

@@ -24,7 +24,8 @@ use crate::ui::Ui;
 /// No memory to plan for; settings that cannot work.
 pub(super) fn run(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.page.html))?;
-    check(args, spec)?;
+    check(args)?;
+    let spec = &of_a_whole_step(spec);
     if let Some(folder) = &args.hand_over {
         hand_over::check(folder)?;
     }
@@ -35,18 +36,28 @@ pub(super) fn run(args: &PlanArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
 }
 
 /// Refuses settings that leave nothing to plan.
-fn check(args: &PlanArgs, spec: &RunSpec) -> Result<()> {
-    if args.global_batch.is_some() && args.dry_run.training.spec.batch.is_some() {
+fn check(args: &PlanArgs) -> Result<()> {
+    let typed = &args.dry_run.training.spec;
+    if args.global_batch.is_some() && typed.batch.is_some() {
         return Err(Failure::usage(
             "--global-batch and --batch: give one; a plan chooses the size of a micro-batch itself",
         ));
     }
-    match spec.training.accumulate {
+    match typed.accumulate {
         Some(_) => Err(Failure::usage(
             "--accumulate: a plan chooses it; give the examples of a whole step with --global-batch",
         )),
         None => Ok(()),
     }
+}
+
+/// The run with the parts of a step joined, as a recipe may have them: a plan takes a step apart itself.
+fn of_a_whole_step(spec: &RunSpec) -> RunSpec {
+    let mut spec = spec.clone();
+    if let Some(parts) = spec.training.accumulate.take() {
+        spec.training.batch = spec.training.batch.map(|batch| batch.saturating_mul(parts));
+    }
+    spec
 }
 
 /// The plan for one card.

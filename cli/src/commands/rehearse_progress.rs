@@ -63,7 +63,7 @@ fn told(progress: Progress, stop: &Stop) -> String {
         }
         Progress::LineLeft => String::new(),
         Progress::Unprotected { warning } => format!("warning: {warning}"),
-        Progress::Change { words } => format!("it does not fit: running it again with {words}"),
+        Progress::Change { words } => format!("it does not fit surely: running it again with {words}"),
         Progress::Point { values } => shard::named(&values),
         Progress::Late => "it uses several streams: running it again, with late events, for the upper figure".into(),
         Progress::Again => "the script compiles: running it again, with warm caches".into(),

@@ -145,7 +145,10 @@ pub fn by_name(name: &str) -> Result<&'static dyn Experiment> {
             },
             |meant| format!("; did you mean {meant:?}?"),
         );
-        let there = if like.is_empty() { "; there are" } else { " There are" };
-        Error::usage(format!("ask {name}"), format!("no such experiment{like}{there} {}", known.join(", ")))
+        let there = match like.is_empty() {
+            true => format!("; there are {}", known.join(", ")),
+            false => " `vramlab ask` lists all.".into(),
+        };
+        Error::usage(format!("ask {name}"), format!("no such experiment{like}{there}"))
     })
 }

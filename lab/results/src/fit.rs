@@ -253,7 +253,12 @@ impl FitResult {
         let Some(most) = self.at_best().max(self.largest_with_least_context) else {
             let missing =
                 self.missing_bytes().map_or(String::new(), |bytes| format!(", {} more are needed", short(bytes)));
-            return format!("No: not even one {unit} fits {place}{missing}");
+            let changes = if self.of == "batch" {
+                "; with --batch 1 in place of --largest the answer has changes to try"
+            } else {
+                ""
+            };
+            return format!("No: not even one {unit} fits {place}{missing}{changes}");
         };
         let do_not = format!("{} do not", grouped(most as u64 + 1, ' '));
         let Some(largest) = self.largest else {

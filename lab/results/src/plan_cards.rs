@@ -88,6 +88,9 @@ impl CardPlan {
     }
 }
 
+/// Number of cards up to which all have a row.
+const FEW: usize = 8;
+
 impl CardPlans {
     /// Puts the plans in order.
     #[must_use]
@@ -107,27 +110,32 @@ impl CardPlans {
             return format!("No plan surely fits any of {of}");
         };
         let (which, price) = match first.price_of_1000_steps {
-            Some(price) => ("cheapest", format!(", {} for 1,000 steps", number(price))),
-            None => ("smallest", String::new()),
+            Some(price) => ("cheapest is", format!(", {} for 1,000 steps", number(price))),
+            None => ("one with the least memory for PyTorch is", String::new()),
         };
         let (time, reserved) = (duration(best.seconds), short(best.reserved_bytes()));
         format!(
-            "Yes, on {fitting} of {of}: the {which} is the {}, about {time} a step (estimate), {reserved}{price}",
+            "Yes, on {fitting} of {of}: the {which} the {}, about {time} a step (estimate), {reserved}{price}",
             first.title
         )
     }
 
     fn by_card(&self) -> Table {
         let with_prices = self.has_prices();
-        let mut columns = vec!["card", "memory", "a step", "reserved", "plan"];
+        let mut columns = vec!["card", "for PyTorch", "a step", "reserved", "plan"];
         if with_prices {
             columns.insert(2, "1,000 steps");
         }
-        Table::new(
-            "The fastest plan on each card",
-            &columns,
-            self.plans.iter().map(|plan| plan.row(with_prices)).collect(),
-        )
+        let shown = self.plans.iter().filter(|plan| plan.best.is_some() || self.plans.len() <= FEW);
+        Table::new("The fastest plan on each card", &columns, shown.map(|plan| plan.row(with_prices)).collect())
+    }
+
+    /// Names the cards on which no plan surely fits, where there are many.
+    fn too_small(&self) -> Option<Section> {
+        let titles: Vec<&str> =
+            self.plans.iter().filter(|plan| plan.best.is_none()).map(|plan| plan.title.as_str()).collect();
+        let many = !titles.is_empty() && self.plans.len() > FEW;
+        many.then(|| Section::Note(format!("No plan surely fits on {} others: {}.", titles.len(), titles.join(", "))))
     }
 }
 
@@ -145,6 +153,7 @@ impl Findings for CardPlans {
     fn sections(&self) -> Vec<Section> {
         let mut sections: Vec<Section> = self.warnings.iter().cloned().map(Section::Warning).collect();
         sections.push(Section::Table(self.by_card()));
+        sections.extend(self.too_small());
         sections.push(Section::Note(
             "Each plan was run dry. Times are estimates from the cards' data sheets, of which programs reach a part: compare them with each other.".into(),
         ));

@@ -55,12 +55,17 @@ pub(super) fn in_words(found: &RehearsalResult) -> Option<String> {
     })
 }
 
-/// Says what to do about a container that keeps tensors of every step.
+/// How a rehearsal names what keeps a graph alive.
+const GRAPH_OF: &str = "the graph of ";
+
+/// Says what to do about a container that keeps tensors of every step, or about a tensor whose graph does.
 fn remedy(growth: &RehearsedGrowth) -> &'static str {
     let holder = growth.lines.first().and_then(|line| line.holder.as_deref()).unwrap_or_default();
-    match ["list ", "dict ", "deque "].iter().any(|kind| holder.starts_with(kind)) {
-        true => " Keep numbers there (.item(), .detach().cpu()), or clear it.",
-        false => "",
+    let container = ["list ", "dict ", "deque "].iter().any(|kind| holder.starts_with(kind));
+    match (container, holder.starts_with(GRAPH_OF)) {
+        (true, _) => " Keep numbers there (.item(), .detach().cpu()), or clear it.",
+        (false, true) => " Add up .detach() or .item() there: a loss keeps its whole graph.",
+        (false, false) => "",
     }
 }
 

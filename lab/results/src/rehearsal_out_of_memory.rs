@@ -102,18 +102,30 @@ impl RehearsalResult {
         self.ranks.iter().filter_map(|rank| rank.oom.as_ref())
     }
 
-    /// Estimates the share of the batch that would fit, if only activations and inputs grow with it. `None` if the script was not run with
-    /// enough memory, or if little of its memory grows.
+    /// Estimates the share of the batch that would fit, if only activations and inputs grow with it. `None` if it fits surely, if the script was
+    /// not run with enough memory, or if little of its memory grows.
     pub fn share_that_fits(&self) -> Option<f64> {
-        let needs = self.with_memory_enough.as_ref().filter(|needs| needs.missing > 0 && needs.fits == Some(true))?;
-        let by = needs.by_category?;
-        let (grows, peak) = ((by.activation + by.input) as f64, needs.peak_allocated as f64);
-        let room = self.gpu.room() as f64;
-        // Assumes that the ratio of reserved to allocated memory stays.
-        let room = room * peak / (needs.peak_reserved.max(1) as f64);
+        let enough = self.with_memory_enough.as_ref().filter(|needs| needs.missing > 0 && needs.fits == Some(true));
+        let (by, allocated, reserved) = match enough {
+            Some(needs) => (needs.by_category?, needs.peak_allocated, needs.peak_reserved),
+            None if self.fits == Some(true) && self.fits_perhaps() => {
+                let rank = self.ranks.iter().max_by_key(|rank| rank.peak_reserved)?;
+                (rank.by_category?, rank.peak_allocated, rank.peak_reserved)
+            }
+            None => return None,
+        };
+        let (grows, peak) = ((by.activation + by.input) as f64, allocated as f64);
+        // Assumes that the ratio of reserved to allocated memory stays, and the width of the range.
+        let room = self.gpu.room() as f64 * peak / (reserved.max(1) as f64) * self.part_of_the_range();
         let share = (room - (peak - grows)) / grows;
         let known = grows > 0.1 * peak && (0.02..1.0).contains(&share);
         known.then_some(share)
+    }
+
+    /// The expected part of a range's upper figure; 1 for a run that does not fit with its lower one.
+    fn part_of_the_range(&self) -> f64 {
+        let figures = self.peaks().filter(|_| self.fits_perhaps()).map(|peaks| self.figures_of(peaks));
+        figures.map_or(1.0, |figures| figures.expected_bytes as f64 / figures.upper_bytes.max(1) as f64)
     }
 }
 

@@ -77,7 +77,7 @@ pub struct LargestValue {
 }
 
 /// Number of points that are shown from the beginning, and from the end, of a long scan: an answer stays on the screen.
-const ENDS: (usize, usize) = (4, 4);
+const ENDS: (usize, usize) = (6, 6);
 
 /// A piece may be off by this share of the peak.
 const OFF: f64 = 0.005;

@@ -1,4 +1,4 @@
-//! Rehearses changes to a script that ran out of memory: a setting of the allocator, and a smaller batch.
+//! Rehearses changes to a script that ran out of memory, or fits only perhaps: a setting of the allocator, and a smaller batch.
 
 use std::ffi::OsString;
 
@@ -8,6 +8,7 @@ use lab_base::figures::short;
 use lab_base::section::{Tries, Try};
 use lab_results::RehearsalResult;
 
+use super::arguments::may_read;
 use super::batch::BatchWord;
 use super::collect::Rehearsed;
 use super::progress::{Progress, Watch};
@@ -16,18 +17,19 @@ use super::request::Request;
 use super::scan::at_point;
 use super::tries::{ORDER, entry, scan_command, setting_point};
 
-/// Adds changes that make the script fit, each of them rehearsed. Does nothing if the script fits, was interrupted, ran out of memory
-/// outside of PyTorch, or is not to be run again.
+/// Adds changes that make the script fit, each of them rehearsed. Does nothing if the script fits surely, was interrupted, ran out of memory
+/// outside of PyTorch, or is not to be run again. A script that fits perhaps is tried with a smaller batch alone.
 ///
 /// # Errors
 /// Those of a rehearsal.
 pub fn try_changes(request: &Request, found: &mut Rehearsed, watch: &mut Watch) -> Result<()> {
-    if !found.result.ran_out() || !request.needs || found.interrupted {
+    let only_perhaps = found.result.fits == Some(true) && found.result.fits_perhaps();
+    if !(found.result.ran_out() || only_perhaps) || !request.needs || found.interrupted {
         return Ok(());
     }
     let mut again = Again { request, watch, interrupted: false, said: Vec::new() };
     // The setting stands first, since it changes least; sentences about it stand last, since a batch helps more often.
-    let setting = again.setting(&found.result)?;
+    let setting = if only_perhaps { None } else { again.setting(&found.result)? };
     let about_setting = std::mem::take(&mut again.said);
     let batch = again.smaller_batch(&found.result)?;
     again.said.extend(about_setting);
@@ -77,15 +79,7 @@ impl Again<'_, '_> {
             ));
             return Ok(None);
         }
-        let Some(word) = BatchWord::from_command(&self.request.command) else {
-            let share = found
-                .share_that_fits()
-                .map_or(String::new(), |share| format!(", and about {:.0} % of it may fit", 100.0 * share));
-            self.said.push(format!(
-                "the command names no batch{share}. Name it, as in `--batch-size N`, and the answer has one that fits."
-            ));
-            return Ok(None);
-        };
+        let Some(word) = self.batch_word(found) else { return Ok(None) };
         let mut too_large = word.value;
         for value in candidates(word.value, found.share_that_fits()) {
             let change = word.in_words(value);
@@ -102,11 +96,38 @@ impl Again<'_, '_> {
             if self.interrupted {
                 break;
             }
-            let how = if only_perhaps { "fits perhaps" } else { "does not fit either" };
+            let how = match (only_perhaps, found.fits) {
+                (false, _) => "does not fit either",
+                (true, Some(true)) => "fits perhaps, too",
+                (true, _) => "fits perhaps",
+            };
             self.said.push(format!("{change} {how}."));
-            too_large = value;
+            // What fits perhaps is no bound: the largest that does lies above it.
+            too_large = if only_perhaps { too_large } else { value };
         }
         Ok(None)
+    }
+
+    /// Returns the word of the command that gives a batch above 1; says why there is none.
+    fn batch_word(&mut self, found: &RehearsalResult) -> Option<BatchWord> {
+        let word = BatchWord::from_command(&self.request.command);
+        if let Some(word) = word.as_ref().filter(|word| word.value == 1) {
+            self.said.push(format!("{} is the smallest batch.", word.in_words(1)));
+            return None;
+        }
+        if word.is_none() {
+            let share = found
+                .share_that_fits()
+                .map_or(String::new(), |share| format!(", and about {:.0} % of it may fit", 100.0 * share));
+            let how = match may_read(&self.request.command) {
+                true => "Name it, as in `--batch-size N`, and the answer has one that fits.",
+                false => {
+                    "The script reads no arguments: with one for the batch (argparse), and that named, the answer has one that fits."
+                }
+            };
+            self.said.push(format!("the command names no batch{share}. {how}"));
+        }
+        word
     }
 
     /// Rehearses a change. Returns the result if the script fits with it. Does nothing after an interruption.

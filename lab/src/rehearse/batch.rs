@@ -25,7 +25,7 @@ pub(super) struct BatchWord {
 }
 
 impl BatchWord {
-    /// Finds the word. Returns `None` unless exactly one word names a batch above 1.
+    /// Finds the word. Returns `None` unless exactly one word names a batch.
     pub(super) fn from_command(command: &[OsString]) -> Option<Self> {
         let words: Vec<&str> = command.iter().map(|word| word.to_str().unwrap_or_default()).collect();
         let mut found = (0..words.len()).filter_map(|at| Self::at(&words, at));
@@ -45,7 +45,7 @@ impl BatchWord {
     }
 
     fn new(at: usize, before: String, name: &str, number: &str) -> Option<Self> {
-        let value = number.parse().ok().filter(|value| (2..=LARGEST).contains(value))?;
+        let value = number.parse().ok().filter(|value| (1..=LARGEST).contains(value))?;
         Some(Self { at, before, name: name.into(), value })
     }
 
@@ -110,7 +110,6 @@ mod tests {
         }
         let without = [
             "python unet.py 24 512",
-            "python train.py --batch-size 1",
             "python train.py --batch-size big",
             "python -b train.py",
             "python train.py --micro_batch_size 4 --global_batch_size 64",

@@ -209,6 +209,7 @@ pub(super) fn collect(request: &Request, folder: Folder, caches: &Caches, ran: R
     // These change no size.
     problems.splice(..0, folder.lacks_room(layers, room.first().map(|one| one.name.as_str())));
     problems.extend(files.problems);
+    problems.extend(super::arguments::unread(&request.command));
     problems.extend(keeper.as_ref().and_then(|keeper| promise::warning(keeper.way())).map(String::from));
     let result = RehearsalResult {
         command: request.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
@@ -281,7 +282,15 @@ fn problems(folder: &Folder, request: &Request, answers: &[Answer], started: &[a
              environment, a container, or a Python started with -I, -S or -E?"
                 .into()
         };
-        found.push(no_torch::problem(folder, request).unwrap_or_else(unknown));
+        let empty = request
+            .command
+            .iter()
+            .find(|word| std::fs::metadata(word).is_ok_and(|file| file.is_file() && file.len() == 0));
+        let why = match empty {
+            Some(file) => Some(format!("{} is empty", file.to_string_lossy())),
+            None => no_torch::problem(folder, request),
+        };
+        found.push(why.unwrap_or_else(unknown));
     } else if answers.is_empty() {
         match started.iter().find(|started| started.cuda.is_none()) {
             Some(built) => found.push(format!(

@@ -11,6 +11,7 @@
 
 mod again;
 mod answers;
+mod arguments;
 mod batch;
 mod categories;
 mod changed;

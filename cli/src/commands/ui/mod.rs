@@ -13,7 +13,7 @@ mod token;
 mod workers;
 
 use std::io::{BufRead, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -60,7 +60,7 @@ pub(super) fn run(args: &UiArgs, ui: &Ui) -> Result<Code> {
     interrupt::silence();
     let folder = files.as_ref().map(|files| files.folder().to_path_buf());
     let ended = runtime.block_on(async {
-        let wanted = SocketAddr::new(args.public.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), args.port);
+        let wanted = args.address();
         let listener = TcpListener::bind(wanted).await;
         let listener =
             listener.map_err(|error| Failure::new(Code::Device, anyhow::anyhow!("--port: {wanted}: {error}")))?;
@@ -71,7 +71,13 @@ pub(super) fn run(args: &UiArgs, ui: &Ui) -> Result<Code> {
         };
         let link = link(address, token.as_deref(), &settings);
         ui.print(&format!("{link}\n"))?;
-        ui.tell("Open this address in a browser of this machine. Ctrl-C ends.");
+        ui.tell(match args.public {
+            Some(_) if address.ip().is_unspecified() => {
+                "Others open it by this machine's name or address in place of the zeros. Ctrl-C ends."
+            }
+            Some(_) => "Who reaches this address opens it in a browser. Ctrl-C ends.",
+            None => "Open this address in a browser of this machine. Ctrl-C ends.",
+        });
         if let (Some(folder), false) = (&folder, args.no_open) {
             open(folder, &link);
         }

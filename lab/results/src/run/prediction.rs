@@ -194,6 +194,10 @@ impl Prediction {
         if self.needs.reserved_here_bytes.is_none() {
             sentences.push(self.what_lacks(budget));
         }
+        if self.needs.missing_bytes.is_some() && self.needs.fits_with_least_context == Some(true) {
+            let how = "With the smallest CUDA context that this card may have it fits, because PyTorch empties its cache there.";
+            sentences.push(how.into());
+        }
         sentences.extend(self.with_cudnn.as_ref().map(ConvolutionBound::in_words));
         sentences.extend(self.gives_back());
         sentences

@@ -55,7 +55,7 @@ pub(super) fn advice(message: &Message, holders: &Holders, verdict: Option<Verdi
 fn hopeless(message: &Message) -> Vec<Advice> {
     let what = "Find the operator that asks for so much at once (attention over a long sequence, a large product, \
                 logits, an image that was not scaled down), and give it less. For a network of transformers:";
-    vec![match message.limit().filter(|_| message.wording != Wording::Own) {
+    vec![match message.for_pytorch().filter(|_| message.wording != Wording::Own) {
         Some(limit) => checked(what, format!("vramlab predict config.json --gpu {}", limit.as_flag())),
         None => plain(what.trim_end_matches(" For a network of transformers:")),
     }]
@@ -111,7 +111,7 @@ fn need_less(message: &Message) -> Vec<Advice> {
             plain("`vramlab predict --largest` with the flags of this run finds the largest batch that fits."),
         ];
     }
-    let Some(limit) = message.limit().filter(|_| message.backend.package().is_none()) else {
+    let Some(limit) = message.for_pytorch().filter(|_| message.backend.package().is_none()) else {
         return vec![plain(what())];
     };
     let gpu = limit.as_flag();
@@ -128,9 +128,9 @@ fn need_less(message: &Message) -> Vec<Advice> {
 fn rehearse(message: &Message) -> Vec<Advice> {
     let (Some(script), Backend::Cuda) = (&message.script, message.backend) else { return Vec::new() };
     let how = "Run the script on a simulated card, with its own arguments after its name (on Linux, without a GPU";
-    vec![match message.total {
-        Some(total) => {
-            checked(format!("{how}):"), format!("vramlab predict --gpu {} -- python {script}", total.as_flag()))
+    vec![match message.for_pytorch().filter(|_| message.total.is_some()) {
+        Some(size) => {
+            checked(format!("{how}):"), format!("vramlab predict --gpu {} -- python {script}", size.as_flag()))
         }
         None => checked(
             format!("{how}). The message does not name the card, so add --gpu NAME:"),

@@ -294,6 +294,13 @@ impl Message {
         [self.total, self.allowed].into_iter().flatten().min_by_key(|size| size.bytes)
     }
 
+    /// Most that PyTorch could ever have there: the device, or its share of it, less what this process holds besides (its CUDA context).
+    pub(super) fn for_pytorch(&self) -> Option<Size> {
+        let context = self.process.zip(self.all_reserved()).map(|(process, reserved)| process.minus(reserved));
+        let total = self.total.map(|total| context.map_or(total, |context| total.minus(context)));
+        [total, self.allowed].into_iter().flatten().min_by_key(|size| size.bytes)
+    }
+
     /// Most that the process could still have had from the driver.
     pub(super) fn obtainable(&self) -> Option<Size> {
         let free = self.free_at_most()?;
