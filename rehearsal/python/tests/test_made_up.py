@@ -122,7 +122,7 @@ def test_a_layout_has_each_tensor_once():
         named_parameters=lambda remove_duplicate: [("b.weight", weight)],
         state_dict=lambda keep_vars: {"b.weight": weight, "a.tied": weight, "steps": steps},
     )
-    assert made_up.layout(model, bfloat16) == [("a.tied", "BF16", (10,), 20), ("steps", "I64", (1,), 8)]
+    assert made_up.layout(model, bfloat16) == [("b.weight", "BF16", (10,), 20), ("steps", "I64", (1,), 8)]
 
 
 def test_files_of_weights_are_as_large_as_the_hubs(tmp_path, monkeypatch, answers):

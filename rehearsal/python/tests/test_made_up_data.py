@@ -34,14 +34,34 @@ class Table:
         return len(next(iter(self.columns.values())))
 
     def __getitem__(self, at):
-        return {name: values[at] for name, values in self.columns.items()}
+        return self.columns[at] if isinstance(at, str) else {name: values[at] for name, values in self.columns.items()}
 
-    def add_column(self, name, values):
-        more = Table(dict(self.columns, **{name: values}))
+    def select(self, indices):
+        if max(indices) >= len(self):
+            raise IndexError(max(indices))
+        return self.like({name: [values[at] for at in indices] for name, values in self.columns.items()})
+
+    def train_test_split(self, test_size=None, train_size=None):
+        if test_size >= len(self):
+            raise ValueError(test_size)
+        return {"train": self.select(range(len(self) - test_size)), "test": self.select(range(test_size))}
+
+    def remove_columns(self, names):
+        missing = [name for name in names if name not in self.columns]
+        if missing:
+            raise ValueError(missing)
+        return self.like({name: values for name, values in self.columns.items() if name not in names})
+
+    def like(self, columns):
+        more = type(self)(columns)
         more.info = self.info
         return more
 
-    def map(self, function, **kwargs):
+    def add_column(self, name, values):
+        return self.like(dict(self.columns, **{name: values}))
+
+    def map(self, function, remove_columns=(), **kwargs):
+        self.dropped = remove_columns
         return [function(self[at]) for at in range(len(self))]
 
     filter = map
@@ -83,7 +103,12 @@ def test_nothing_is_made_up_that_nobody_asked_for(monkeypatch):
 
 @pytest.mark.parametrize(
     ("command", "names"),
-    [("trl/scripts/dpo.py", "prompt chosen rejected"), ("train.py --method grpo", "prompt"), ("train.py", "text")],
+    [
+        ("trl/scripts/dpo.py", "prompt chosen rejected"),
+        ("train.py --method grpo", "prompt"),
+        ("trl/scripts/grpo.py --reward_funcs accuracy_reward", "prompt"),
+        ("train.py", "text"),
+    ],
 )
 def test_a_command_says_which_columns_it_needs(command, names):
     assert made_up_data.columns(command.split()) == tuple(names.split())
@@ -100,6 +125,79 @@ def test_columns_that_a_function_asks_for_are_added(monkeypatch):
     assert [sentence.split()[2] for sentence in made_up.MADE_UP] == ["question", "label"]
     with pytest.raises(KeyError):
         Table({"text": ["a"]}).map(lambda row: row["question"])
+
+
+@pytest.fixture
+def made():
+    """A made-up data set of 512 texts."""
+
+    class Own(Table):
+        pass
+
+    made_up_data.after_table(types.SimpleNamespace(Dataset=Own))
+    return made_up_data.table(types.SimpleNamespace(Dataset=Own), ("text",))
+
+
+def test_a_made_up_data_set_has_as_many_rows_as_a_script_asks_for(made):
+    chosen = made.select(range(10000))
+    assert len(chosen) == 10000 and chosen[512] == made[0] and len(made.select([3])) == 1
+    parts = made.train_test_split(test_size=1000)
+    assert (len(parts["train"]), len(parts["test"])) == (512, 1000)
+    with pytest.raises(IndexError):
+        type(made)({"text": ["a"]}).select([1])
+
+
+def test_a_made_up_data_set_has_the_columns_that_a_script_names(made):
+    assert len(made["score"]) == 512 and made.column_names == ["text"]
+    assert made.remove_columns(["text", "idx"]).column_names == []
+    assert len(made_up.MADE_UP) == 2 and "the column score" in made_up.MADE_UP[0]
+    with pytest.raises(KeyError):
+        type(made)({"text": ["a"]})["score"]
+
+
+def test_a_script_that_drops_all_columns_drops_those_that_it_asked_for(monkeypatch):
+    dropped = []
+    monkeypatch.setattr(Table, "map", lambda self, function, remove_columns=(): dropped.append(remove_columns))
+    monkeypatch.setattr(Table, "filter", Table.filter)
+    made_up_data.after_table(types.SimpleNamespace(Dataset=Table))
+    made = made_up_data.table(library(None), ("text",))
+    made.map(lambda row: row["question"], remove_columns=["text"])
+    made.map(lambda row: row["question"], remove_columns="idx")
+    assert dropped == [["text", "question"], "idx"]
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "names"),
+    [
+        ("sentence-transformers/all-nli", "triplet", "anchor positive negative"),
+        ("nyu-mll/glue", "mrpc", "sentence1 sentence2 label idx"),
+        ("yahma/alpaca-cleaned", None, "instruction input output"),
+        ("org/texts", None, "text"),
+    ],
+)
+def test_a_well_known_data_set_has_its_own_columns(monkeypatch, name, part, names):
+    module = library(lambda path, part=None, **kwargs: unreachable(path))
+    monkeypatch.setitem(made_up_data.sys.modules, "datasets", module)
+    monkeypatch.setattr(made_up_data.sys, "argv", ["train.py"])
+    made_up_data.after_load(module)
+    words = (name, part) if part else (name,)
+    assert module.load_dataset(*words, split="train").column_names == names.split()
+
+
+def test_a_metric_that_is_not_there_has_scores_of_zero(monkeypatch):
+    def load(name, part=None):
+        made_up.asked("the hub: %s.py" % name)
+        raise FileNotFoundError(name)
+
+    module = types.SimpleNamespace(load=load)
+    made_up_data.after_evaluate(module)
+    metric = module.load("glue", "mrpc")
+    metric.add_batch(predictions=[1], references=[0])
+    assert metric.compute()["accuracy"] == 0.0 and made_up.ASKED == []
+    assert made_up.MADE_UP == ["the metric glue: all of its scores are zero"]
+    monkeypatch.setitem(SETTINGS, "make_data", None)
+    with pytest.raises(FileNotFoundError):
+        module.load("glue")
 
 
 def test_parquet_that_is_not_there_is_written_before_it_is_read(tmp_path, monkeypatch):

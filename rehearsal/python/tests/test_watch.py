@@ -2,6 +2,7 @@
 
 import json
 import os
+import types
 
 import pytest
 
@@ -200,3 +201,15 @@ def test_withheld_names_are_noted_once(settings, torch):
     finally:
         ANSWERS_HERE.remove(answer)
     assert answer.withheld == ["wandb"]
+
+
+def test_a_repository_without_an_owner_is_pushed_nowhere():
+    from _vramlab_rehearsal.boot import withhold
+
+    module = types.SimpleNamespace(
+        HfApi=type("HfApi", (), {"create_repo": None}), RepoUrl=lambda url: url, CommitInfo=None
+    )
+    withhold.after_hub(module)
+    assert module.HfApi().create_repo("out") == "https://huggingface.co/rehearsal/rehearsal"
+    assert module.HfApi().create_repo(repo_id="out") == "https://huggingface.co/rehearsal/out"
+    assert module.HfApi().create_repo(repo_id="org/out") == "https://huggingface.co/org/out"

@@ -24,6 +24,7 @@ AFTER = {
     "huggingface_hub._snapshot_download": "made_up_hub.after_snapshot",
     "datasets.load": "made_up_data.after_load",
     "datasets.arrow_dataset": "made_up_data.after_table",
+    "evaluate.loading": "made_up_data.after_evaluate",
     "pandas.io.parquet": "made_up_data.after_parquet",
     "pyarrow.parquet.core": "made_up_data.after_parquet",
     "timm.data.dataset_factory": "made_up_data.after_timm",

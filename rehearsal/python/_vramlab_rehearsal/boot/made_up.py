@@ -133,14 +133,13 @@ def in_parts(tensors):
 
 
 def layout(model, dtype):
-    """Returns the tensors of a network's file: each once, in the order of their names, floating ones in the type of the file."""
-    first = {id(p) for _, p in model.named_parameters(remove_duplicate=True)}
-    seen, found = set(), []
+    """Returns the tensors of a network's file: each once, in the order of their names, floating ones in the type of the file. A tied parameter has
+    the name under which the network has it first, as in the hub's files: others are those that transformers knows as tied."""
+    first = {id(p): name for name, p in model.named_parameters(remove_duplicate=True)}
+    found = []
     for name, tensor in sorted(model.state_dict(keep_vars=True).items()):
-        if id(tensor) in seen:
+        if first.get(id(tensor), name) != name:
             continue
-        if id(tensor) in first:
-            seen.add(id(tensor))
         kind = dtype if tensor.is_floating_point() else tensor.dtype
         found.append((name, TYPE_NAMES[str(kind).replace("torch.", "")], tensor.shape, tensor.numel() * kind.itemsize))
     return found

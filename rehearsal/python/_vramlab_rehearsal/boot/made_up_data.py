@@ -14,10 +14,36 @@ from .settings import SETTINGS
 LEAST_ROWS, MOST_ROWS, MOST_TOKENS = 64, 512, 1 << 20
 # What is told apart in the data of scripts that train on preferences, by words of the command.
 COLUMNS = (
+    # Before the others: their commands name functions of rewards.
+    (("grpo", "rloo"), ("prompt",)),
     (("dpo", "orpo", "cpo", "simpo", "reward"), ("prompt", "chosen", "rejected")),
     (("kto",), ("prompt", "completion", "label")),
-    (("grpo", "rloo", "ppo"), ("prompt",)),
+    (("ppo",), ("prompt",)),
 )
+# Columns of well-known data sets, by their names without the owner's, and by their parts (`load_dataset("nyu-mll/glue", "mrpc")`).
+ALPACA, SCORED, SENTENCE = "instruction input output", "sentence1 sentence2 score", "sentence label idx"
+KNOWN_COLUMNS = {
+    "all-nli": {
+        "triplet": "anchor positive negative",
+        "pair": "anchor positive",
+        "pair-class": "premise hypothesis label",
+        "pair-score": SCORED,
+    },
+    "alpaca": {"": ALPACA + " text"},
+    "alpaca-cleaned": {"": ALPACA},
+    "gpt4-llm-cleaned": {"": ALPACA},
+    "glue": {
+        "cola": SENTENCE,
+        "sst2": SENTENCE,
+        "mnli": "premise hypothesis label idx",
+        "qnli": "question sentence label idx",
+        "qqp": "question1 question2 label idx",
+        "": "sentence1 sentence2 label idx",
+    },
+    "gooaq": {"": "question answer"},
+    "natural-questions": {"": "query answer"},
+    "stsb": {"": SCORED},
+}
 # Keys of rows in files, whose readers ask for what they need only later.
 OF_FILES = (
     "text", "prompt", "completion", "instruction", "input", "output", "question", "answer", "context", "title", "sentence1", "sentence2", "label",
@@ -85,9 +111,15 @@ def table(datasets, names):
     return made
 
 
-def data_set(datasets, what, split, streaming):
-    """Makes a data set: of one split, or of the usual ones."""
-    names = columns()
+def known_columns(path, part):
+    """The columns of a well-known data set, or none."""
+    parts = KNOWN_COLUMNS.get(str(path).rpartition("/")[2].lower(), {})
+    return tuple(parts.get(str(part or "").lower(), parts.get("", "")).split())
+
+
+def data_set(datasets, what, split, streaming, known=()):
+    """Makes a data set: of one split, or of the usual ones. `known`: its columns, if it is well known."""
+    names = known or columns()
     made = table(datasets, names)
     made_up.made_up("the data set %s: %d rows with %s, texts of %d words, so lengths are made up" % (what, rows(), ", ".join(names), tokens()))
     if split is None:
@@ -122,24 +154,77 @@ def after_load(module):
                 made_up.asked("the data set %s" % described(path, kwargs))
                 raise
             made_up.forget(asked)
-            return data_set(sys.modules["datasets"], described(path, kwargs), kwargs.get("split"), kwargs.get("streaming"))
+            known = known_columns(path, kwargs.get("name") or (args[0] if args else None))
+            return data_set(sys.modules["datasets"], described(path, kwargs), kwargs.get("split"), kwargs.get("streaming"), known)
 
     module.load_dataset = load_dataset
 
 
 def after_table(module):
-    """A made-up data set gets the columns that the script's own functions ask for."""
+    """A made-up data set gets the rows that a script asks for, and the columns that it names or that its own functions ask for."""
     import functools
 
     for name in ("map", "filter"):
         setattr(module.Dataset, name, with_missing_columns(getattr(module.Dataset, name), functools))
+    for name, changed in (("select", with_rows), ("train_test_split", split_with_rows), ("__getitem__", with_column),
+                          ("rename_column", with_column), ("remove_columns", with_column), ("select_columns", with_column)):
+        if hasattr(module.Dataset, name):
+            setattr(module.Dataset, name, before(getattr(module.Dataset, name), changed, functools))
+
+
+def before(method, changed, functools):
+    """Wraps a method of a data set: a made-up one is changed first."""
+
+    @functools.wraps(method)
+    def applied(self, *args, **kwargs):
+        if tokens() and self.info.description == MARK:
+            self = guarded(changed)(self, *args, **kwargs) or self
+        return method(self, *args, **kwargs)
+
+    return applied
+
+
+def grown(data, count):
+    """Returns a data set of so many rows at least: those that it has, again and again."""
+    most = len(data)
+    return data.select([at % most for at in range(count)]) if 0 < most < count else data
+
+
+def with_rows(data, indices=(), *args, **kwargs):
+    # What can be gone through only once is left to the data set.
+    return grown(data, int(max(indices)) + 1) if hasattr(indices, "__len__") and len(indices) else data
+
+
+def split_with_rows(data, test_size=None, train_size=None, **kwargs):
+    wished = [size for size in (test_size, train_size) if isinstance(size, int)]
+    # The other part has the rows that there are.
+    return grown(data, sum(wished) + len(data)) if sum(wished) >= len(data) else data
+
+
+def with_column(data, names=(), *args, **kwargs):
+    return widened_by(data, [names] if isinstance(names, str) else names if isinstance(names, (list, tuple)) else kwargs.get("column_names", ()))
+
+
+def widened_by(data, names):
+    """Returns the data set with the columns of these names."""
+    for name in names:
+        if isinstance(name, str) and name not in data.column_names:
+            data = data.add_column(name, [value(name, number) for number in range(len(data))])
+            made_up.made_up("the column %s of a made-up data set, which the script asks for" % name)
+    return data
 
 
 def with_missing_columns(method, functools):
     @functools.wraps(method)
     def applied(self, function=None, *args, **kwargs):
         if function is not None and tokens() and self.info.description == MARK:
+            whole, gone = set(self.column_names), kwargs.get("remove_columns")
+            gone = [gone] if isinstance(gone, str) else list(gone or ())
+            self = guarded(widened_by)(self, gone) or self
             self = guarded(widened)(self, function, kwargs) or self
+            if gone and whole <= set(gone):
+                # The script drops all columns that a real one has.
+                kwargs["remove_columns"] = list(self.column_names)
         return method(self, function, *args, **kwargs)
 
     return applied
@@ -157,8 +242,7 @@ def widened(data, function, kwargs):
             name = error.args[0] if error.args else None
             if not isinstance(name, str) or name in data.column_names:
                 return data
-            data = data.add_column(name, [value(name, number) for number in range(len(data))])
-            made_up.made_up("the column %s of a made-up data set, which the script asks for" % name)
+            data = widened_by(data, [name])
         except Exception:
             return data
     return data
@@ -312,3 +396,47 @@ def folder(root):
         for one in range(PICTURES):
             picture(number * PICTURES + one).save(os.path.join(place, "%03d.png" % one))
     made_up.made_up("the folder %s: %d classes of %d pictures of %d x %d" % (root, CLASSES, PICTURES, SIDE, SIDE))
+
+
+class MadeUpMetric:
+    """Stands for a metric of `evaluate`, which the hub has as a program."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def add(self, *args, **kwargs):
+        pass
+
+    add_batch = add
+
+    def compute(self, *args, **kwargs):
+        return MadeUpScores()
+
+
+class MadeUpScores(dict):
+    """The scores of a metric that computes nothing: each is zero."""
+
+    def __missing__(self, name):
+        return 0.0
+
+
+def after_evaluate(module):
+    """A metric of `evaluate` that is not on this machine computes nothing."""
+    import functools
+
+    load = module.load
+
+    @functools.wraps(load)
+    def found(path, *args, **kwargs):
+        wished = len(made_up.ASKED)
+        try:
+            return load(path, *args, **kwargs)
+        except OSError:
+            if not tokens():
+                made_up.asked("the metric %s" % path)
+                raise
+            made_up.forget(wished)
+            made_up.made_up("the metric %s: all of its scores are zero" % path)
+            return MadeUpMetric(path)
+
+    module.load = found

@@ -9,6 +9,10 @@ from .settings import SETTINGS
 
 # Folders of repositories that were made, by name in lower case; None for one that vramlab does not know.
 MADE = {}
+# Folders with weights too, by those without.
+WHOLE = {}
+# What Unsloth adds to the name of a model in four bits.
+QUANTIZED = "-bnb-4bit"
 
 
 def known(name):
@@ -26,6 +30,8 @@ def make(name, key):
         all_files = json.load(file)
     # The oldest names have no owner.
     files = all_files.get(key) or next((files for other, files in all_files.items() if other.partition("/")[2] == key), None)
+    whole = key if files else whole_of(key)
+    files = files or all_files.get(whole)
     if not files:
         return None
     folder = tempfile.mkdtemp(prefix="known-", dir=os.path.dirname(SETTINGS["answers"]))
@@ -34,8 +40,14 @@ def make(name, key):
         os.makedirs(os.path.dirname(place), exist_ok=True)
         with open(place, "w", encoding="utf-8") as file:
             json.dump(text, file)
-    made_up.made_up("the configuration of %s, as vramlab knows it: %s" % (name, ", ".join(sorted(files))))
+    made_up.made_up("the configuration of %s, as vramlab knows it%s: %s" % (name, "" if whole == key else " of " + whole, ", ".join(sorted(files))))
     return folder
+
+
+def whole_of(key):
+    """The name of the model of whose weights a repository has those in four bits, or None. The script quantizes those of the model instead, to the
+    same sizes."""
+    return key[: -len(QUANTIZED)] if key.endswith(QUANTIZED) else None
 
 
 def is_reachable(endpoint):
@@ -127,13 +139,53 @@ def after_snapshot(module):
         try:
             return download(repo_id, *args, **kwargs)
         except module.LocalEntryNotFoundError:
-            folder = known(repo_id) if kwargs.get("repo_type") in (None, "model") else None
+            kind = kwargs.get("repo_type")
+            folder = known(repo_id) if kind in (None, "model") else guarded(of_nothing)() if kind == "dataset" and wants_nothing(kwargs) else None
             if folder is None:
                 made_up.asked("the hub: all files of %s" % repo_id)
                 raise
-            return folder
+            return guarded(with_weights)(str(repo_id), folder) or folder if wants_weights(kwargs) else folder
 
     module.snapshot_download = snapshot_download
+
+
+def wants_nothing(kwargs):
+    """True if a script only asks whether there is such a data set, which is made up."""
+    ignored = kwargs.get("ignore_patterns")
+    return bool(SETTINGS.get("make_data")) and "*" in ([ignored] if isinstance(ignored, str) else ignored or ())
+
+
+def wants_weights(kwargs):
+    """True if a script downloads a repository with its weights."""
+    from fnmatch import fnmatch
+
+    def matched(patterns):
+        return any(fnmatch("model.safetensors", pattern) for pattern in ([patterns] if isinstance(patterns, str) else patterns))
+
+    allowed, ignored = kwargs.get("allow_patterns"), kwargs.get("ignore_patterns")
+    return (allowed is None or matched(allowed)) and not matched(ignored or ())
+
+
+def with_weights(name, folder):
+    """Returns a folder like this one with weights of the network of transformers that its configuration names, or None."""
+    path = os.path.join(folder, "config.json")
+    if folder not in WHOLE and os.path.isfile(path):
+        with open(path, encoding="utf-8") as file:
+            kind = (json.load(file).get("architectures") or [""])[0]
+        try:
+            import torch
+            import transformers
+        except ImportError:
+            return None
+        network = getattr(transformers, kind, None)
+        WHOLE[folder] = made_up.weights_for(torch, network, name, {}) if network else None
+    return WHOLE.get(folder)
+
+
+def of_nothing():
+    import tempfile
+
+    return tempfile.mkdtemp(prefix="nothing-", dir=os.path.dirname(SETTINGS["answers"]))
 
 
 def after_pipelines(module):

@@ -1,5 +1,6 @@
 """Files for the launcher."""
 
+import _thread
 import os
 
 from .endings import FAULT
@@ -9,7 +10,8 @@ from .settings import SETTINGS
 def write_whole(name, text):
     """Writes a file of the answer under a temporary name and renames it, so that a reader never sees half of one."""
     path = os.path.join(SETTINGS["answers"], name)
-    beside = "%s.%d.part" % (path, os.getpid())
+    # Two threads may write one file.
+    beside = "%s.%d.%d.part" % (path, os.getpid(), _thread.get_ident())
     with open(beside, "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(beside, path)

@@ -26,6 +26,8 @@ def after_hub(module):
     def replaced(name):
         def method(_api, *args, **kwargs):
             repository = kwargs.get("repo_id") or next((a for a in args if isinstance(a, str) and "/" in a), "rehearsal/rehearsal")
+            # Without an owner the repository is the user's own.
+            repository = repository if "/" in repository else "rehearsal/%s" % repository
             withheld("hub: %s %s" % (name, repository))
             url = "https://huggingface.co/%s" % repository
             if name == "create_repo":
