@@ -100,24 +100,41 @@ fn predict(mut line: Line<'_>) -> Result<Entered> {
     }
 }
 
+#[cfg(target_os = "linux")]
+use lab::rehearse::reads_arguments;
+
+/// Nothing is rehearsed here.
+#[cfg(not(target_os = "linux"))]
+fn reads_arguments(_: &[OsString]) -> bool {
+    true
+}
+
 /// Error of `--largest` beside a script, which is started so.
 fn largest_of(command: &[OsString]) -> Failure {
     let shown: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    let first = match reads_arguments(command) {
+        true => "",
+        false => "; this script reads no arguments, so give it one for the batch first (argparse, --batch-size)",
+    };
     Failure::usage(format!(
-        "--largest: a script sets its batch itself, so name the argument that does; vramlab tries 1, 8 and what follows from them: \
+        "--largest: a script sets its batch itself, so name the argument that does{first}; vramlab tries 1, 8 and what follows from them: \
          vramlab predict --gpu rtx4090 -L batch 1,8 -- {} --batch-size {{batch}}",
         shown.join(" ")
     ))
 }
 
-/// Gives a line that names a recipe by its flag alone, `--recipe FILE`, the file in the place of a network: the recipe names one.
+/// Gives a line that names a recipe by its flag alone, `--recipe FILE`, the file as a network: the recipe names one.
 fn with_its_recipe(mut line: Line<'_>) -> Line<'_> {
     let names_network = |word: &OsString| {
         let flag = word.to_str().and_then(|word| word.split('=').next());
         matches!(flag, Some("--model" | "--model-file" | "--model_file"))
     };
     let at = line.rest.iter().position(|word| word == "--recipe").filter(|at| at + 1 < line.rest.len());
-    if let Some(at) = at.filter(|_| !line.rest.iter().any(names_network)) {
+    let is_recipe = |at: usize| {
+        let found = what::named(&line.rest[at + 1].to_string_lossy());
+        matches!(found, Ok(What::Recipe { flag: "--recipe", network: Some(_), .. }))
+    };
+    if let Some(at) = at.filter(|at| is_recipe(*at) && !line.rest.iter().any(names_network)) {
         line.rest.remove(at);
     }
     line
@@ -455,8 +472,8 @@ mod tests {
             ("predict --batch 4 train.py", "--batch describes a network"),
             ("predict train.py --gpuu t4", "vramlab has --gpu"),
             ("predict train.py --python", "--python needs the file"),
-            ("predict --largest -- python train.py", "scan the argument that sets the size"),
-            ("predict train.py --largest", "scan the argument that sets the size"),
+            ("predict --largest -- python train.py", "name the argument that does"),
+            ("predict train.py --largest", "name the argument that does"),
             ("predict gpt2 -- python train.py", "give one of the two"),
             ("watch gpt2", "vramlab watch -- python train.py"),
         ] {

@@ -86,6 +86,9 @@ fn built_in(args: &PredictArgs, spec: &RunSpec, origin: Option<String>, ui: &Ui)
     if let Some(found) = &mut report.result.prediction {
         found.checkpoints = checkpoints;
     }
+    if let (Some(tries), Some(recipe)) = (&mut report.result.tries, &args.dry_run.training.recipe) {
+        tries::in_keys(tries, recipe, spec)?;
+    }
     let is_no = is_no(&report.failure);
     answered(is_no, train::deliver(&plan, report, &args.output, ui))
 }

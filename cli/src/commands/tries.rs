@@ -1,5 +1,8 @@
 //! Finds changes that make a run fit, or take less memory if nothing limits it.
 
+use std::path::Path;
+
+use lab::recipes::Recipe;
 use lab::results::TIGHT;
 use lab::run::{DryRunner, Figures, RunSpec, Session, TrySearch};
 use lab::section::Tries;
@@ -23,6 +26,22 @@ pub(super) fn of_predicted(
         Some(left) if left as f64 >= TIGHT * room.budget_bytes as f64 && !needs.is_in_doubt() => Ok(None),
         _ => Ok(Some(search.that_fit(room.budget_bytes)?)),
     }
+}
+
+/// Gives the changes of a recipe's run in the recipe's own keys, where it has keys for all that an entry changes.
+///
+/// # Errors
+/// A recipe that cannot be read any more.
+pub(super) fn in_keys(tries: &mut Tries, recipe: &Path, spec: &RunSpec) -> Result<()> {
+    let Some(recipe) = Recipe::read(recipe)? else { return Ok(()) };
+    let before = spec.repeated();
+    for entry in &mut tries.entries {
+        let changed = entry.fields.iter().filter(|(name, value)| before.get(*name) != Some(value));
+        if let Some(keys) = recipe.keys_for(&changed.map(|(name, value)| (name.clone(), value.clone())).collect()) {
+            entry.script = format!("{}: {keys}", recipe.trainer);
+        }
+    }
+    Ok(())
 }
 
 /// Finds changes for a dry run that does not fit into its budget.

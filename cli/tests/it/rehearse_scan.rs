@@ -122,7 +122,7 @@ fn many_values_leave_the_answer_on_the_screen() {
         scan(folder.path(), &["--gpu", "60MiB", "-P", "batch", "1", "12"], "need={batch}0000000");
     assert_eq!((code, found["points"].as_array().unwrap().len()), (Some(1), 12), "{stdout}{stderr}");
     assert!(stdout.starts_with("batch 5 at most: python3 "), "{stdout}");
-    assert!(stdout.contains("batch 5, the largest that fits") && stdout.contains("4 more: --full"), "{stdout}");
+    assert!(stdout.contains("batch 5, the largest that fits") && stdout.contains("4 more values: --full"), "{stdout}");
     assert!(stdout.lines().count() <= 22, "{stdout}");
     common::fits(&stdout);
 }

@@ -149,7 +149,7 @@ fn slips_are_told_plainly() {
     let cases: [(&[&str], &str); 6] = [
         (
             &["run", "batchsize"],
-            "ask batchsize: no such experiment; did you mean \"batch-size\"? There are batch-size, ",
+            "ask batchsize: no such experiment; did you mean \"batch-size\"? `vramlab ask` lists all.",
         ),
         (&["predict", "--model", "gpt3"], "no network is called so; did you mean \"gpt\"?"),
         (&["predict", "--model", "unet"], "vramlab predict train.py"),

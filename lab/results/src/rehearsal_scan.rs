@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::findings::Findings;
 use super::rehearsal::{RehearsalResult, RehearsedGpu, RehearsedRank};
-use super::scan::ends;
 use super::shard::Shard;
 
 /// A scan.
@@ -76,8 +75,8 @@ pub struct LargestValue {
     pub in_words: String,
 }
 
-/// Number of points that are shown from the beginning, and from the end, of a long scan: an answer stays on the screen.
-const ENDS: (usize, usize) = (6, 6);
+/// Number of points that are shown of a long scan, around the first that does not surely fit: an answer stays on the screen.
+const SHOWN: usize = 8;
 
 /// A piece may be off by this share of the peak.
 const OFF: f64 = 0.005;
@@ -157,6 +156,13 @@ impl RehearsalScanResult {
         Table::new("", &columns, points.into_iter().map(row).collect())
     }
 
+    /// The place of the first point, in order, that does not surely fit; the number of all if every one does.
+    fn first_in_doubt(&self) -> usize {
+        let mut points: Vec<&RehearsalPoint> = self.points.iter().collect();
+        points.sort_by_key(|point| self.number(point));
+        points.iter().position(|point| point.rehearsal.fits_surely() != Some(true)).unwrap_or(points.len())
+    }
+
     fn chart(&self) -> Option<Chart> {
         let of = |bytes: fn(&RehearsedRank) -> u64| -> Vec<(f64, f64)> {
             let fits = self.points.iter().filter(|point| point.rehearsal.fits_so_far() == Some(true));
@@ -224,6 +230,18 @@ impl RehearsalScanResult {
     }
 }
 
+/// Keeps the rows around one; `None` if that is hardly less than all.
+fn around(table: &Table, place: usize) -> Option<Table> {
+    let all = table.rows.len();
+    if all <= SHOWN + 2 {
+        return None;
+    }
+    let from = place.saturating_sub(SHOWN / 2).min(all - SHOWN);
+    let mut short = table.clone();
+    short.rows = table.rows[from..from + SHOWN].to_vec();
+    Some(short)
+}
+
 /// The last part of a path.
 fn name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
@@ -266,15 +284,18 @@ impl Findings for RehearsalScanResult {
         out.extend(self.law_in_words().map(Section::Note));
         out.extend(self.tries.clone().map(Section::Try));
         let rows = self.rows();
-        match ends(&rows, ENDS) {
-            Some(short) => out.extend([Section::List(short), Section::Rest(vec![Section::Table(rows)])]),
+        match around(&rows, self.first_in_doubt()) {
+            Some(short) => {
+                let more = Section::Note(format!("{} more values: --full.", rows.rows.len() - SHOWN));
+                out.extend([Section::List(short), more, Section::Rest(vec![Section::Table(rows)])]);
+            }
             None => out.push(Section::List(rows)),
         }
         out.extend(self.chart().map(Section::Drawing));
         let inexact = self.points.iter().filter(|point| !point.rehearsal.exact).count();
         if inexact > 0 {
             out.push(Section::Note(format!(
-                "{inexact} of {} not exact: rehearse such a value alone to see what may have changed sizes.",
+                "The figures of {inexact} of {} values have a range, because something was not known. A rehearsal of one value says what.",
                 self.points.len()
             )));
         }

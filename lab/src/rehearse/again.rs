@@ -8,7 +8,7 @@ use lab_base::figures::short;
 use lab_base::section::{Tries, Try};
 use lab_results::RehearsalResult;
 
-use super::arguments::may_read;
+use super::arguments::reads_arguments;
 use super::batch::BatchWord;
 use super::collect::Rehearsed;
 use super::progress::{Progress, Watch};
@@ -102,7 +102,7 @@ impl Again<'_, '_> {
                 (true, _) => "fits perhaps",
             };
             self.said.push(format!("{change} {how}."));
-            // What fits perhaps is no bound: the largest that does lies above it.
+            // The largest that fits may lie above one that fits perhaps.
             too_large = if only_perhaps { too_large } else { value };
         }
         Ok(None)
@@ -119,7 +119,7 @@ impl Again<'_, '_> {
             let share = found
                 .share_that_fits()
                 .map_or(String::new(), |share| format!(", and about {:.0} % of it may fit", 100.0 * share));
-            let how = match may_read(&self.request.command) {
+            let how = match reads_arguments(&self.request.command) {
                 true => "Name it, as in `--batch-size N`, and the answer has one that fits.",
                 false => {
                     "The script reads no arguments: with one for the batch (argparse), and that named, the answer has one that fits."

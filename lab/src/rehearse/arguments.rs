@@ -40,20 +40,20 @@ pub(super) fn unread(command: &[OsString]) -> Option<String> {
     let at = command.iter().position(|word| is_script(&word)).filter(|at| *at <= 1)?;
     let arguments: Vec<_> = command[at + 1..].iter().map(|word| word.to_string_lossy()).collect();
     let script = Path::new(&command[at]);
-    if arguments.is_empty() || reads_arguments(script) {
+    if arguments.is_empty() || reads(script) {
         return None;
     }
     let name = script.file_name()?.to_string_lossy();
     Some(format!("{name} reads no arguments, so {} changes nothing; change the value in the file", arguments.join(" ")))
 }
 
-/// True if a script may read arguments.
-pub(super) fn may_read(command: &[OsString]) -> bool {
+/// True if the script of a command may read arguments, as far as its file and those beside it tell.
+pub fn reads_arguments(command: &[OsString]) -> bool {
     let script = command.iter().take(2).find(|word| Path::new(word).extension().is_some_and(|ending| ending == "py"));
-    script.is_none_or(|script| reads_arguments(Path::new(script)))
+    script.is_none_or(|script| reads(Path::new(script)))
 }
 
-fn reads_arguments(script: &Path) -> bool {
+fn reads(script: &Path) -> bool {
     let folder = script.parent().unwrap_or(Path::new("")).to_path_buf();
     let (mut seen, mut open) = (HashSet::new(), vec![script.to_path_buf()]);
     while let Some(path) = open.pop() {
@@ -117,6 +117,6 @@ mod tests {
         assert_eq!(said("own.py", &["32"]), None, "a file beside it does");
         assert_eq!(said("packed.py", &["32"]), None, "a package may");
         assert_eq!(unread(&["torchrun".into(), "--nproc".into(), "2".into()]), None);
-        assert!(!may_read(&["python".into(), folder.path().join("plain.py").into_os_string()]));
+        assert!(!reads_arguments(&["python".into(), folder.path().join("plain.py").into_os_string()]));
     }
 }

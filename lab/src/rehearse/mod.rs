@@ -54,6 +54,7 @@ mod verdict;
 mod world;
 
 pub use again::try_changes;
+pub use arguments::reads_arguments;
 pub use collect::Rehearsed;
 pub use no_torch::NoTorch;
 pub use plans::ask_cudnn;

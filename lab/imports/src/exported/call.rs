@@ -6,7 +6,7 @@ use std::sync::Arc;
 use memcore::{DType, Device, Error, Result, Tensor};
 use smallvec::SmallVec;
 
-use super::adapted::AdaptedWeight;
+use super::adapted_weight::AdaptedWeight;
 use super::program::{Arg, DROPPED, Node, Num, Program, Slot, TRAINS, dtype};
 use super::value::Value;
 

@@ -8,6 +8,7 @@
 //! decides what is saved. Reading a file runs nothing of it: it is JSON and raw bytes, and its pickle of example inputs is not opened.
 
 mod adapted;
+mod adapted_weight;
 mod adversaries;
 mod archive;
 mod batches;
@@ -23,6 +24,7 @@ mod guards;
 mod inputs;
 mod lifetimes;
 mod load;
+mod lora;
 mod loss;
 mod model;
 mod modules;

@@ -8,7 +8,8 @@ use memcore::memory::Category;
 use memcore::nn::{Fill, Init, Module, Parameter};
 use memcore::{Array, DType, Error, Result, Tensor, context};
 
-use super::adapted::{AdaptedWeight, embeddings, linear_layers};
+use super::adapted::{embeddings, linear_layers};
+use super::adapted_weight::AdaptedWeight;
 use super::archive;
 use super::contents::Contents;
 use super::flat_weights;
@@ -74,7 +75,7 @@ impl Network {
             if let Some((weight, tensor)) =
                 layers.get(&number).and_then(|weight| Some((*weight, made[*weight].as_ref()?)))
             {
-                let made = AdaptedWeight::beside(&at(weight), &state[weight], tensor)?;
+                let made = AdaptedWeight::beside(&at(weight), &state[weight].path, tensor)?;
                 adapted.extend(made.map(|made| (weight, Arc::new(made))));
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use memcore::Tensor;
 
-use super::adapted::AdaptedWeight;
+use super::adapted_weight::AdaptedWeight;
 
 #[derive(Clone)]
 pub(super) enum Value {

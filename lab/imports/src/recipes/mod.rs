@@ -7,6 +7,7 @@
 //! Reading executes nothing, and asks no network.
 
 mod axolotl;
+mod changed;
 mod keys;
 mod llama_factory;
 mod llama_factory_v1;

@@ -39,7 +39,12 @@ pub(super) fn advice(message: &Message, holders: &Holders, verdict: Option<Verdi
             let mut settings = settings(message).into_iter();
             let (set, update): (Vec<_>, Vec<_>) =
                 settings.next().into_iter().partition(|advice| advice.what.starts_with("Set "));
-            let first = limit(message).into_iter().chain(set).chain(others(message, holders)).chain(update);
+            // What others hold goes first where it is more than the setting can win.
+            let wins = message.all_unallocated().map_or(0, |cached| cached.bytes);
+            let beside = others(message, holders);
+            let (before, after) =
+                if holders.others_bytes() > wins { (beside, Vec::new()) } else { (Vec::new(), beside) };
+            let first = limit(message).into_iter().chain(before).chain(set).chain(after).chain(update);
             // Who has a script needs no snapshot to go on.
             let rest =
                 rehearse(message).into_iter().chain(settings).chain(need_less(message)).chain(who_holds(message));
@@ -55,7 +60,7 @@ pub(super) fn advice(message: &Message, holders: &Holders, verdict: Option<Verdi
 fn hopeless(message: &Message) -> Vec<Advice> {
     let what = "Find the operator that asks for so much at once (attention over a long sequence, a large product, \
                 logits, an image that was not scaled down), and give it less. For a network of transformers:";
-    vec![match message.for_pytorch().filter(|_| message.wording != Wording::Own) {
+    vec![match message.limit().filter(|_| message.wording != Wording::Own) {
         Some(limit) => checked(what, format!("vramlab predict config.json --gpu {}", limit.as_flag())),
         None => plain(what.trim_end_matches(" For a network of transformers:")),
     }]
