@@ -75,7 +75,8 @@ fn predict(mut line: Line<'_>) -> Result<Entered> {
             let mut flags = std::mem::take(&mut line.rest);
             let interpreter = interpreter(&mut flags)?.or(interpreter(&mut after)?).unwrap_or_else(python);
             if after.iter().any(|word| word == "--largest") {
-                return Err(largest_of(&[interpreter, script.into_os_string()]));
+                let typed = [flags, after].concat();
+                return Err(largest_of(&[interpreter, script.into_os_string()], &typed));
             }
             let (own, arguments) = told_apart(&line, after)?;
             flags.extend(own);
@@ -110,15 +111,17 @@ fn reads_arguments(_: &[OsString]) -> bool {
 }
 
 /// Error of `--largest` beside a script, which is started so.
-fn largest_of(command: &[OsString]) -> Failure {
+fn largest_of(command: &[OsString], typed: &[OsString]) -> Failure {
     let shown: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    let first = match reads_arguments(command) {
-        true => "",
-        false => "; this script reads no arguments, so give it one for the batch first (argparse, --batch-size)",
+    let card =
+        typed.windows(2).find(|pair| pair[0] == "--gpu").map_or("rtx4090".into(), |pair| pair[1].to_string_lossy());
+    let (how, name, end) = match reads_arguments(command) {
+        true => ("name the argument that does", "batch", " --batch-size {batch}"),
+        false => ("let it read its batch from a variable, as in int(os.environ[\"BATCH\"])", "env:BATCH", ""),
     };
     Failure::usage(format!(
-        "--largest: a script sets its batch itself, so name the argument that does{first}; vramlab tries 1, 8 and what follows from them: \
-         vramlab predict --gpu rtx4090 -L batch 1,8 -- {} --batch-size {{batch}}",
+        "--largest: a script sets its batch itself, so {how}; vramlab tries 1, 8 and what follows from them: \
+         vramlab predict --gpu {card} -L {name} 1,8 -- {}{end}",
         shown.join(" ")
     ))
 }
@@ -146,7 +149,7 @@ fn rehearsed(line: Line<'_>, flags: Vec<OsString>, command: Vec<OsString>) -> Re
         return Err(Failure::usage("scripts are rehearsed on Linux only; elsewhere: vramlab predict config.json"));
     };
     if flags.iter().any(|flag| flag == "--largest") {
-        return Err(largest_of(&startable(command)));
+        return Err(largest_of(&startable(command), &flags));
     }
     let unknown = flags
         .iter()
@@ -472,8 +475,8 @@ mod tests {
             ("predict --batch 4 train.py", "--batch describes a network"),
             ("predict train.py --gpuu t4", "vramlab has --gpu"),
             ("predict train.py --python", "--python needs the file"),
-            ("predict --largest -- python train.py", "name the argument that does"),
-            ("predict train.py --largest", "name the argument that does"),
+            ("predict --largest -- python train.py", "let it read its batch from a variable"),
+            ("predict train.py --largest", "let it read its batch from a variable"),
             ("predict gpt2 -- python train.py", "give one of the two"),
             ("watch gpt2", "vramlab watch -- python train.py"),
         ] {

@@ -96,6 +96,8 @@ fn without_layers(spec: &RunSpec) -> Option<(String, String)> {
         return None;
     }
     match dry_runner().session(spec) {
+        // Python's PEFT chooses none either.
+        Err(lab::Error::Usage { problem, .. }) if problem.starts_with("PEFT chooses no layers") => None,
         Err(lab::Error::Usage { what, problem }) if OF_ADAPTERS.contains(&what.as_str()) => {
             Some((name.into(), format!("--{what}: {problem}")))
         }

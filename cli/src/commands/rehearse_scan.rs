@@ -1,12 +1,13 @@
 //! `rehearse` with `-L` and `-P`: rehearses a script with several values, and searches for the largest value that fits.
 
-use lab::rehearse::{Points, at_point, rehearse_points};
+use lab::rehearse::{Points, at_point, reads_arguments, rehearse_points};
 use lab::results::RehearsalScanResult;
 use serde_json::{Map, Value};
 
 use super::rehearse::request;
 use super::rehearse_progress::Teller;
 use super::shard;
+use crate::args::axes::Axis;
 use crate::args::{Invocation, RehearseArgs, axes};
 use crate::exit::{Code, Failure, Result};
 use crate::output;
@@ -23,6 +24,13 @@ pub(super) fn run(invocation: &Invocation, args: &RehearseArgs, ui: &Ui) -> Resu
     let points = axes::points(&invocation.axes);
     for point in &points {
         at_point(&request, point)?;
+    }
+    let names_variable = |axis: &Axis| axis.name.starts_with("env:");
+    if !reads_arguments(&request.command) && !invocation.axes.iter().all(names_variable) {
+        let how = "read the value from a variable, as in int(os.environ[\"BATCH\"]), and scan -L env:BATCH 8,64";
+        return Err(Failure::usage(format!(
+            "the script reads no arguments, so every value would be the same run; {how}"
+        )));
     }
     let shard = shard::from_scan(&args.scan, asked(args), points.iter().map(|point| shard::named(point)).collect());
     let is_number = |value: &String| value.parse::<u64>().is_ok();

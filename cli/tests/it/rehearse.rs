@@ -134,7 +134,7 @@ fn a_smaller_batch_is_rehearsed_before_it_is_proposed() {
     );
     assert!(ran.stdout.contains("batch_size=12 does not fit either."), "{}", ran.stdout);
     let search = found["tries"]["search"].as_str().unwrap();
-    assert!(search.contains("-P batch 6 12 -- ") && search.contains("batch_size={batch}"), "{search}");
+    assert!(search.contains("-L batch 6,12 -- ") && search.contains("batch_size={batch}"), "{search}");
     assert!(ran.stderr.contains("it does not fit surely: running it again with batch_size=12"), "{}", ran.stderr);
     // The path of the clone may take a line more.
     assert!(ran.stdout.lines().count() <= 26, "{}", ran.stdout);

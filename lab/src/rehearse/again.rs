@@ -80,7 +80,7 @@ impl Again<'_, '_> {
             return Ok(None);
         }
         let Some(word) = self.batch_word(found) else { return Ok(None) };
-        let mut too_large = word.value;
+        let (mut too_large, mut may_be_largest) = (word.value, None);
         for value in candidates(word.value, found.share_that_fits()) {
             let change = word.in_words(value);
             let command: Vec<OsString> = word.with(&self.request.command, value);
@@ -103,7 +103,18 @@ impl Again<'_, '_> {
             };
             self.said.push(format!("{change} {how}."));
             // The largest that fits may lie above one that fits perhaps.
-            too_large = if only_perhaps { too_large } else { value };
+            if only_perhaps {
+                may_be_largest = Some(value);
+            } else {
+                too_large = value;
+            }
+        }
+        if let Some(value) = may_be_largest.filter(|_| !self.interrupted) {
+            let scanned = Request { command: word.with_mark(&self.request.command), ..self.request.clone() };
+            self.said.push(format!(
+                "The largest that fits surely: `{}`.",
+                scan_command(&scanned, (value / 2).max(1), too_large)
+            ));
         }
         Ok(None)
     }

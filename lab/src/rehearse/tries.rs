@@ -111,7 +111,7 @@ fn command(request: &Request, point: &Point) -> String {
 /// Returns the command that finds the largest batch between two: the script's words have `{batch}` in place of it.
 pub(super) fn scan_command(request: &Request, from: u64, to: u64) -> String {
     let script: Vec<String> = request.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    started([flags(request), vec![format!("-P batch {from} {to}")]].concat(), &script)
+    started([flags(request), vec![format!("-L batch {from},{to}")]].concat(), &script)
 }
 
 fn started(flags: Vec<String>, script: &[String]) -> String {

@@ -135,7 +135,9 @@ fn rehearse(message: &Message) -> Vec<Advice> {
     let how = "Run the script on a simulated card, with its own arguments after its name (on Linux, without a GPU";
     vec![match message.for_pytorch().filter(|_| message.total.is_some()) {
         Some(size) => {
-            checked(format!("{how}):"), format!("vramlab predict --gpu {} -- python {script}", size.as_flag()))
+            let is_less = Some(size.bytes) < message.total.map(|total| total.bytes);
+            let left = if is_less { "). The size leaves out the CUDA context" } else { ")" };
+            checked(format!("{how}{left}:"), format!("vramlab predict --gpu {} -- python {script}", size.as_flag()))
         }
         None => checked(
             format!("{how}). The message does not name the card, so add --gpu NAME:"),

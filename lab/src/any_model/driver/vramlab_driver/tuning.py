@@ -42,6 +42,8 @@ def change(plan, model, options):
             said = " ".join(str(error).split()).split(". ")[0]
             raise Refused("--lora: PEFT cannot adapt %s: %s" % (plan.class_name, said), "--lora-target %s" % ",".join(layers(model))) from error
     sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
+    if options["bits"] and options["lora"] and any(p.dim() == 3 and "experts" in name for name, p in model.named_parameters()):
+        plan.notes.append("bitsandbytes leaves stacked weights of experts as they are, and prepare_model_for_kbit_training makes them float32")
     trained = sum(size for size, is_trained in sizes if is_trained)
     if not trained:
         raise Refused("--freeze %s leaves no parameter to train" % options["freeze"])
@@ -51,10 +53,12 @@ def change(plan, model, options):
 
 
 def layers(model):
-    """The ends of the names of a network's linear layers, the most frequent first."""
+    """The ends of the names of a network's linear layers, the most frequent first: those of a few bits too, but not the output layer."""
     import collections
 
-    ends = collections.Counter(name.split(".")[-1] for name, module in model.named_modules() if type(module).__name__ == "Linear")
+    linear = ("Linear", "Linear4bit", "Linear8bitLt")
+    names = (name.split(".")[-1] for name, module in model.named_modules() if type(module).__name__ in linear)
+    ends = collections.Counter(name for name in names if name not in ("lm_head", "embed_out"))
     return [end for end, _ in ends.most_common(4)] or ["NAMES"]
 
 
