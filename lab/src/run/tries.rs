@@ -133,6 +133,10 @@ impl TrySearch<'_> {
         let made = Made::default();
         let whole = Room { for_cudnn: self.runner.convolves(&self.tried(self.spec.clone()))?, ..unasked };
         let mut found = self.within(&allowed, Room { bytes: room, ..whole }, &made, Of::All)?;
+        if found.reached.is_empty() && matches!(found.end, End::Work) {
+            // What is left of the time is for adapters, which the search may not have come to.
+            found.reached = self.within(&allowed, whole, &made, Of::Adapters)?.reached;
+        }
         if found.reached.is_empty() {
             // Little memory left is better than no answer.
             found = self.within(&allowed, whole, &made, Of::All)?;
@@ -193,11 +197,10 @@ impl TrySearch<'_> {
     }
 
     /// Adapters are what many people take first, and the largest change here: the smallest changes with them have the last place, if none of the others
-    /// is a part of them. A search that ended at its limit may not have come to them.
+    /// is a part of them.
     fn beside_adapters(&self, allowed: &Allowed, room: Room, made: &Made, found: &mut Found<()>) -> Result<()> {
         let adapts = |set: &[usize]| set.iter().any(|i| allowed.changes[*i].axis() == Axis::Adapters);
-        let tried_all = found.reached.is_empty() && !matches!(found.end, End::Work);
-        if tried_all || found.reached.iter().any(|(set, ())| adapts(set)) {
+        if found.reached.is_empty() || found.reached.iter().any(|(set, ())| adapts(set)) {
             return Ok(());
         }
         let more = self.within(allowed, room, made, Of::Adapters)?;

@@ -112,6 +112,17 @@ def test_what_an_unknown_operator_changes_is_forgotten(values):
     assert contents(values, tensor) is None
 
 
+@pytest.mark.parametrize(("mask", "left"), [("bool", [5, 5]), ("int64", None)])
+def test_a_mask_of_unknown_contents_chooses_none(values, mask, left):
+    ends = known(values, 5, 5)
+
+    def written(one, _mask, _value):
+        return one.write([0, 0])
+
+    values.call(written, "__setitem__", (ends, on_card(0, 0, dtype=mask), on_card(0, 0)), {})
+    assert contents(values, ends) == left
+
+
 def test_an_operator_that_the_host_refuses_is_not_known(values):
     def refuses(*tensors):
         if any(one.is_cuda for one in tensors):

@@ -12,6 +12,7 @@ PAGE, FEW_PAGES = 21, 32
 # Reasons why contents are doubtful.
 AS_BEFORE = "as before a graph or another package's kernel ran"
 AS_THIS_RANK = "as if ranks that were not started sent what this one sends"
+AS_NONE_CHOSEN = "as if a mask of generated tokens chose none"
 
 
 class Twin:

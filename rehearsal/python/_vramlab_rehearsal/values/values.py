@@ -12,7 +12,7 @@ import types
 
 from . import quick, raising
 from .counted import queue_sizes
-from .known import doubt
+from .known import AS_NONE_CHOSEN, doubt
 from .operators import (
     ARITHMETIC,
     COUNTED,
@@ -244,8 +244,14 @@ class Values(PutOff):
         # Forgets at once, not only later by the version counter: `x.data` has a counter of its own, but shares the
         # storage.
         if held:
+            unchanged = self.left_by_a_mask(name, args, twins)
             for tensor in (*self.changed(name, args, kwargs, held, versions), *written_statistics(function, name, args, kwargs)):
-                self.forget(tensor)
+                if unchanged is None or tensor is not unchanged:
+                    self.forget(tensor)
+            if unchanged is not None:
+                self.own([unchanged], twins)
+                twins[id(unchanged)].doubtful = AS_NONE_CHOSEN
+                self.keep(unchanged, twins[id(unchanged)])
         if self.writes.value != self.seen_writes:
             self.forget_written()
         if name == "copy_" and len(args) > 1 and isinstance(args[1], self.torch.Tensor):
@@ -258,6 +264,16 @@ class Values(PutOff):
             else:
                 self.fill_result(name, args, kwargs, out)
         return out
+
+    def left_by_a_mask(self, name, args, twins):
+        """Returns known whole numbers, one for each text, that are written where a mask is true which is not known: it chooses none on this card.
+        So the end of a generated text, `ends[is_end.any(dim=1)] = …`, stays at its last token."""
+        if name != "__setitem__" or len(args) < 2 or not isinstance(args[1], self.torch.Tensor):
+            return None
+        target, mask = args[:2]
+        is_unknown = mask.is_cuda and mask.dtype is self.torch.bool and id(mask) not in twins
+        is_meant = is_unknown and id(target) in twins and len(mask.shape) == 1 and target.shape == mask.shape
+        return target if is_meant and target.dtype is self.torch.int64 and self.is_small(target) else None
 
     def decided(self, name, args, twins):
         """Returns the value of every element of a result, if one operand decides it for all values of the unknown one."""
