@@ -9,7 +9,8 @@ use std::path::Path;
 use clap::Command;
 use lab::cards::Card;
 
-use super::line::{Entered, Line, is_exactly_a_flag, values_of};
+use super::line::{Entered, Line, values_of};
+use super::scripts::{card_behind, interpreter, largest_of, python, startable, told_apart};
 use super::what::{self, What};
 use super::{opened, recipe, spellings};
 use crate::exit::{Failure, Result};
@@ -101,43 +102,22 @@ fn predict(mut line: Line<'_>) -> Result<Entered> {
     }
 }
 
-#[cfg(target_os = "linux")]
-use lab::rehearse::reads_arguments;
-
-/// Nothing is rehearsed here.
-#[cfg(not(target_os = "linux"))]
-fn reads_arguments(_: &[OsString]) -> bool {
-    true
-}
-
-/// Error of `--largest` beside a script, which is started so.
-fn largest_of(command: &[OsString], typed: &[OsString]) -> Failure {
-    let shown: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    let card =
-        typed.windows(2).find(|pair| pair[0] == "--gpu").map_or("rtx4090".into(), |pair| pair[1].to_string_lossy());
-    let (how, name, end) = match reads_arguments(command) {
-        true => ("name the argument that does", "batch", " --batch-size {batch}"),
-        false => ("let it read its batch from a variable, as in int(os.environ[\"BATCH\"])", "env:BATCH", ""),
-    };
-    Failure::usage(format!(
-        "--largest: a script sets its batch itself, so {how}; vramlab tries 1, 8 and what follows from them: \
-         vramlab predict --gpu {card} -L {name} 1,8 -- {}{end}",
-        shown.join(" ")
-    ))
+/// True if a flag of the line names a network.
+fn names_network(line: &Line<'_>) -> bool {
+    line.rest.iter().any(|word| {
+        let flag = word.to_str().and_then(|word| word.split('=').next());
+        matches!(flag, Some("--model" | "--model-file" | "--model_file"))
+    })
 }
 
 /// Gives a line that names a recipe by its flag alone, `--recipe FILE`, the file as a network: the recipe names one.
 fn with_its_recipe(mut line: Line<'_>) -> Line<'_> {
-    let names_network = |word: &OsString| {
-        let flag = word.to_str().and_then(|word| word.split('=').next());
-        matches!(flag, Some("--model" | "--model-file" | "--model_file"))
-    };
     let at = line.rest.iter().position(|word| word == "--recipe").filter(|at| at + 1 < line.rest.len());
     let is_recipe = |at: usize| {
         let found = what::named(&line.rest[at + 1].to_string_lossy());
         matches!(found, Ok(What::Recipe { flag: "--recipe", network: Some(_), .. }))
     };
-    if let Some(at) = at.filter(|at| is_recipe(*at) && !line.rest.iter().any(names_network)) {
+    if let Some(at) = at.filter(|at| is_recipe(*at) && !names_network(&line)) {
         line.rest.remove(at);
     }
     line
@@ -169,90 +149,6 @@ fn rehearsed(line: Line<'_>, flags: Vec<OsString>, command: Vec<OsString>) -> Re
     Ok(line.with("rehearse", words))
 }
 
-/// Takes a card out of the words of a command, `python train.py --gpu rtx3070`: a script's own `--gpu` is a number or a flag.
-fn card_behind(words: &mut Vec<OsString>) -> Vec<OsString> {
-    let is_card = |word: &OsString| word.to_str().is_some_and(|word| Card::named(word).is_some());
-    let Some(at) = words.windows(2).position(|pair| pair[0] == "--gpu" && is_card(&pair[1])) else { return Vec::new() };
-    words.drain(at..at + 2).collect()
-}
-
-/// Divides the words after a script into flags of a rehearsal and the script's own arguments.
-///
-/// # Errors
-/// A word that is nearly a flag of the rehearsal: the script would get it, and the rehearsal go without.
-fn told_apart(line: &Line<'_>, words: Vec<OsString>) -> Result<(Vec<OsString>, Vec<OsString>)> {
-    let Some(rehearse) = line.command("rehearse") else { return Ok((Vec::new(), words)) };
-    let (mut flags, mut arguments) = (Vec::new(), Vec::new());
-    let mut words = words.into_iter();
-    while let Some(word) = words.next() {
-        let flag = word.to_str().filter(|word| word.starts_with('-') && word.len() > 1).map(String::from);
-        // Only by its own name: a script may have --max_steps and --card of its own.
-        let known = flag.as_deref().filter(|flag| is_exactly_a_flag(rehearse, flag));
-        match (known.and_then(|flag| values_of(rehearse, flag)), flag) {
-            (Some(values), _) => {
-                flags.push(word);
-                flags.extend(words.by_ref().take(values));
-            }
-            (None, Some(flag)) => {
-                if let Some(near) = super::tips::nearly(rehearse, &flag) {
-                    return Err(Failure::usage(format!(
-                        "{flag}: vramlab has --{near}; if it is the script's own argument: vramlab predict -- python SCRIPT {flag} …"
-                    )));
-                }
-                arguments.push(word);
-            }
-            (None, None) => arguments.push(word),
-        }
-    }
-    Ok((flags, arguments))
-}
-
-/// Takes `--python FILE` out of words: the interpreter that a script is started with.
-///
-/// # Errors
-/// The flag without a file.
-fn interpreter(words: &mut Vec<OsString>) -> Result<Option<OsString>> {
-    let named = |word: &OsString| word.to_str().is_some_and(|word| word == "--python" || word.starts_with("--python="));
-    let Some(at) = words.iter().position(named) else { return Ok(None) };
-    let word = words.remove(at);
-    let given = word.to_str().and_then(|word| word.strip_prefix("--python=")).map(OsString::from);
-    let missing = || Failure::usage("--python needs the file of an interpreter: --python .venv/bin/python");
-    given.or_else(|| (at < words.len()).then(|| words.remove(at))).map(Some).ok_or_else(missing)
-}
-
-/// The interpreter that a script without one is started with.
-fn python() -> OsString {
-    let on_path = |name: &str| {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
-    };
-    if on_path("python") { "python".into() } else { "python3".into() }
-}
-
-/// Returns a command that can be started: a script in its place gets an interpreter.
-fn startable(mut command: Vec<OsString>) -> Vec<OsString> {
-    let is_script = command.first().is_some_and(|first| {
-        let path = Path::new(first);
-        path.extension().is_some_and(|ending| ending == "py") && path.is_file() && !is_executable(path)
-    });
-    if is_script {
-        command.insert(0, python());
-    }
-    command
-}
-
-#[cfg(unix)]
-fn is_executable(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    // Without a folder the name is looked up on PATH.
-    path.components().count() > 1 && path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
-}
-
-#[cfg(not(unix))]
-fn is_executable(_: &Path) -> bool {
-    false
-}
-
 /// `rehearse COMMAND`, with or without `--`.
 fn rehearse(mut line: Line<'_>) -> Result<Entered> {
     let at = line.positionals(&["rehearse"]).first().copied();
@@ -272,10 +168,7 @@ fn network(mut line: Line<'_>, name: &str) -> Result<Entered> {
     let mut notes = Vec::new();
     if let Some(at) = place {
         let word = line.rest.remove(at).to_string_lossy().into_owned();
-        let is_named = line.rest.iter().any(|word| {
-            let flag = word.to_str().and_then(|word| word.split('=').next());
-            matches!(flag, Some("--model" | "--model-file" | "--model_file"))
-        });
+        let is_named = names_network(&line);
         let found = what::named(&word)?;
         if is_named && !matches!(found, What::Recipe { .. }) {
             return Err(Failure::usage(format!("{word} and --model (or --model-file) both name a network; give one")));

@@ -151,7 +151,7 @@ impl Beside {
 }
 
 /// Fields of a run that keep weights in few bits, which those of a recorded graph are not.
-pub(super) const FEW_BITS: [&str; 2] = ["load-in-4bit", "load-in-8bit"];
+pub(crate) const FEW_BITS: [&str; 2] = ["load-in-4bit", "load-in-8bit"];
 
 /// True if a command has this option, and it was typed.
 fn given_here(matches: &ArgMatches, id: &str) -> bool {

@@ -30,6 +30,7 @@ mod replay;
 mod report;
 mod run;
 mod scan;
+mod scripts;
 mod set;
 mod settings;
 mod shard;
@@ -64,6 +65,7 @@ pub(crate) use global::{ColorWhen, GlobalArgs};
 pub(crate) use help::SHOWN;
 #[cfg(feature = "ui")]
 pub(crate) use help::TASKS;
+pub(crate) use hf_args::FEW_BITS;
 pub(crate) use man::ManArgs;
 #[cfg(feature = "mcp")]
 pub(crate) use mcp::McpArgs;

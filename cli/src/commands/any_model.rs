@@ -8,7 +8,7 @@ use lab::run::RunSpec;
 
 use super::plan::dry_runner;
 use super::workspaces::Workspaces;
-use crate::args::{ONLY_BUILT_IN, PredictArgs};
+use crate::args::{FEW_BITS, ONLY_BUILT_IN, PredictArgs};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::ui::Ui;
@@ -75,7 +75,7 @@ pub(crate) fn prepare(spec: &RunSpec, by_python: bool) -> Prepared {
 }
 
 /// Fields of what libraries of the user's do to a network.
-const OF_LIBRARIES: [&str; 3] = ["lora", "load-in-4bit", "load-in-8bit"];
+const OF_LIBRARIES: [&str; 3] = ["lora", FEW_BITS[0], FEW_BITS[1]];
 
 /// Fields of adapters that a recorded graph may refuse.
 const OF_ADAPTERS: [&str; 3] = ["lora", "lora-target", "modules-to-save"];
@@ -85,8 +85,7 @@ const OF_ADAPTERS: [&str; 3] = ["lora", "lora-target", "modules-to-save"];
 fn without_layers(spec: &RunSpec) -> Option<(String, String)> {
     let name = spec.model.recorded()?;
     let fields = spec.said();
-    let field = OF_LIBRARIES.iter().find(|field| fields.contains_key(**field) && **field != "lora");
-    if let Some(field) = field {
+    if let Some(field) = FEW_BITS.iter().find(|field| fields.contains_key(**field)) {
         return Some((
             name.into(),
             format!("{name} is a recorded graph, in which weights stay as they are: --{field}"),

@@ -151,16 +151,20 @@ impl RehearsalScanResult {
             }));
             row
         };
+        Table::new("", &columns, self.in_order().into_iter().map(row).collect())
+    }
+
+    /// The points by their value, if it is a whole number.
+    fn in_order(&self) -> Vec<&RehearsalPoint> {
         let mut points: Vec<&RehearsalPoint> = self.points.iter().collect();
         points.sort_by_key(|point| self.number(point));
-        Table::new("", &columns, points.into_iter().map(row).collect())
+        points
     }
 
     /// The place of the first point, in order, that does not surely fit; the number of all if every one does.
     fn first_in_doubt(&self) -> usize {
-        let mut points: Vec<&RehearsalPoint> = self.points.iter().collect();
-        points.sort_by_key(|point| self.number(point));
-        points.iter().position(|point| point.rehearsal.fits_surely() != Some(true)).unwrap_or(points.len())
+        let is_in_doubt = |point: &&RehearsalPoint| point.rehearsal.fits_surely() != Some(true);
+        self.in_order().iter().position(is_in_doubt).unwrap_or(self.points.len())
     }
 
     fn chart(&self) -> Option<Chart> {

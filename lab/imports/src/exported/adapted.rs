@@ -1,11 +1,10 @@
 //! The linear layers of a graph, which may have low-rank adapters, and the embeddings of its tokens.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use super::contents::Contents;
-use super::modules::{TRANSFORMERS, calls};
+use super::modules::{calls, is_of_transformers};
 use super::program::{Arg, Node, Program, Slot};
-use super::signature::{InputKind, StateKind, StateTensor};
+use super::signature::{InputKind, Signature, StateKind, StateTensor};
 
 /// The class whose modules PEFT puts adapters on.
 const LINEAR: &str = "torch.nn.modules.linear.Linear";
@@ -16,14 +15,14 @@ const CALLED: &str = "linear.default";
 /// The last tensor of each linear layer, after which its adapter is made, with the layer's weight: both are numbers among the tensors of the file.
 ///
 /// A layer is a module of PyTorch's own class whose weight is used by its own calls alone, and is not shared.
-pub(super) fn linear_layers(model: &Contents) -> HashMap<usize, usize> {
-    let state = &model.signature.state;
-    let inputs = model.program.inputs.iter().zip(&model.signature.inputs);
+pub(super) fn linear_layers(program: &Program, signature: &Signature) -> HashMap<usize, usize> {
+    let state = &signature.state;
+    let inputs = program.inputs.iter().zip(&signature.inputs);
     let numbers: HashMap<Slot, usize> = inputs
         .filter_map(|(slot, kind)| if let InputKind::State(number) = kind { Some((*slot, *number)) } else { None })
         .collect();
     let mut is_layer: HashMap<usize, bool> = HashMap::new();
-    for node in &model.program.nodes {
+    for node in &program.nodes {
         let weight = weight_of(node).and_then(|slot| numbers.get(&slot)).copied();
         let own = weight.filter(|number| is_own_call(node, &state[*number]));
         for number in node.given().filter_map(|slot| numbers.get(&slot)) {
@@ -31,10 +30,17 @@ pub(super) fn linear_layers(model: &Contents) -> HashMap<usize, usize> {
             is_layer.entry(*number).and_modify(|all| *all &= is_own).or_insert(is_own);
         }
     }
-    let shared: Vec<usize> = state.iter().filter_map(|tensor| tensor.same_as).collect();
+    let shared: HashSet<usize> = state.iter().filter_map(|tensor| tensor.same_as).collect();
     let alone = |number: &usize| state[*number].same_as.is_none() && !shared.contains(number);
     let weights = is_layer.into_iter().filter_map(|(number, is)| is.then_some(number)).filter(alone);
-    weights.map(|weight| (last_of_module(state, weight), weight)).collect()
+    let numbers: HashMap<&str, usize> =
+        state.iter().enumerate().map(|(number, one)| (one.path.as_str(), number)).collect();
+    // The bias of the weight's module, if it has one.
+    let last = |weight: usize| {
+        let bias = state[weight].path.strip_suffix("weight").map(|module| format!("{module}bias"));
+        bias.and_then(|bias| numbers.get(bias.as_str()).copied()).unwrap_or(weight)
+    };
+    weights.map(|weight| (last(weight), weight)).collect()
 }
 
 /// The slot of a linear call's weight.
@@ -54,22 +60,12 @@ fn is_own_call(node: &Node, weight: &StateTensor) -> bool {
     is_parameter && call.is_some_and(|call| call.class == LINEAR && Some(call.path) == module)
 }
 
-/// The number of the bias of a weight's module, if it has one; else that of the weight.
-fn last_of_module(state: &[StateTensor], weight: usize) -> usize {
-    let path = &state[weight].path;
-    let bias = path.strip_suffix("weight").map(|module| format!("{module}bias"));
-    state.iter().position(|tensor| Some(&tensor.path) == bias.as_ref()).unwrap_or(weight)
-}
-
 /// The embeddings of tokens of a network of transformers, by slot: with `gradient_checkpointing_enable()` they require a gradient. A
 /// module that scales them does so before its hook runs.
 pub(super) fn embeddings(program: &Program) -> Vec<Slot> {
     let first = program.nodes.iter().find(|node| node.target == "embedding.default");
-    let is_of_library =
-        |node: &&Node| calls(&node.modules).next().is_some_and(|network| network.class.starts_with(TRANSFORMERS));
-    let Some(table) = first.filter(is_of_library).and_then(|node| calls(&node.modules).next_back()) else {
-        return Vec::new();
-    };
+    let of_transformers = first.filter(|node| is_of_transformers(&node.modules));
+    let Some(table) = of_transformers.and_then(|node| calls(&node.modules).next_back()) else { return Vec::new() };
     let mut last: Vec<(&str, Slot)> = Vec::new();
     for node in &program.nodes {
         let call = calls(&node.modules).next_back().filter(|call| call.path == table.path);

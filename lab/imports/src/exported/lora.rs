@@ -3,9 +3,8 @@
 use lab_base::error::{Error, Result};
 use lab_models::LoraTarget;
 
-use super::adapted::linear_layers;
 use super::model::Exported;
-use super::modules::{TRANSFORMERS, calls};
+use super::modules::model_type;
 
 /// Layers on which PEFT puts adapters unless a script names some, by the model's type, as far as they are linear modules:
 /// `TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING` of PEFT 0.21. A folder of transformers has the type's name, but for two.
@@ -32,9 +31,7 @@ const OF_ATTENTION: [&str; 4] = ["q_proj", "k_proj", "v_proj", "o_proj"];
 impl Exported {
     /// Returns the layers that get an adapter unless the run names some: PEFT's own choice; `None` if it has none for this network.
     pub fn lora_target(&self) -> Option<LoraTarget> {
-        let network = calls(&self.contents().program.nodes.last()?.modules).next()?.class.to_string();
-        let mut parts = network.strip_prefix(TRANSFORMERS)?.split('.').skip_while(|part| *part != "models").skip(1);
-        let kind = parts.next()?;
+        let kind = model_type(&self.contents().program.nodes.last()?.modules)?;
         let (_, names) = USUAL.iter().find(|(kinds, _)| kinds.contains(&kind))?;
         Some(LoraTarget::names(names))
     }
@@ -45,7 +42,7 @@ impl Exported {
         if let Some(own) = self.lora_target() {
             return Some(own);
         }
-        let layers = linear_layers(self.contents());
+        let layers = self.contents().linear_layers();
         let has = |name: &&&str| {
             let end = format!(".{name}.weight");
             layers.values().any(|weight| self.contents().signature.state[*weight].path.ends_with(&end))
@@ -87,7 +84,7 @@ impl Exported {
             let problem = "vramlab does not copy modules of a recorded graph; leave it out, or rehearse the script (vramlab predict train.py)";
             return Err(Error::usage("modules-to-save", problem));
         }
-        if linear_layers(self.contents()).is_empty() {
+        if self.contents().linear_layers().is_empty() {
             let problem =
                 "this graph has no linear layers that vramlab knows; rehearse the script (vramlab predict train.py)";
             return Err(Error::usage("lora", problem));

@@ -12,7 +12,7 @@ pub(super) struct ModuleCall<'a> {
 }
 
 /// Where the classes of transformers lie.
-pub(super) const TRANSFORMERS: &str = "transformers.";
+const TRANSFORMERS: &str = "transformers.";
 
 /// Path that `torch.export` gives to nodes that it makes itself.
 const NONE: &str = "_empty_nn_module_stack_from_metadata_hook";
@@ -25,6 +25,17 @@ pub(super) fn calls(stack: &str) -> impl DoubleEndedIterator<Item = ModuleCall<'
         let path = path.split('@').next().unwrap_or_default();
         (path != NONE).then_some(ModuleCall { key, path, class })
     })
+}
+
+/// True if the network that a node lies in is one of transformers.
+pub(super) fn is_of_transformers(stack: &str) -> bool {
+    calls(stack).next().is_some_and(|network| network.class.starts_with(TRANSFORMERS))
+}
+
+/// The type of the model of transformers that a node lies in, as its folder is called: `qwen3_moe`.
+pub(super) fn model_type(stack: &str) -> Option<&str> {
+    let class = calls(stack).next()?.class.strip_prefix(TRANSFORMERS)?;
+    class.split('.').skip_while(|part| *part != "models").nth(1)
 }
 
 /// True if a pattern names the module at a path. A `*` stands for any part of one name.

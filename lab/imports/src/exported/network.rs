@@ -8,7 +8,6 @@ use memcore::memory::Category;
 use memcore::nn::{Fill, Init, Module, Parameter};
 use memcore::{Array, DType, Error, Result, Tensor, context};
 
-use super::adapted::{embeddings, linear_layers};
 use super::adapted_weight::AdaptedWeight;
 use super::archive;
 use super::contents::Contents;
@@ -20,7 +19,6 @@ use super::regions::Regions;
 use super::run::{Runner, Spare};
 use super::signature::{InputKind, StateKind, StateTensor};
 use super::transfer::transfer_order;
-use super::uncached::Uncached;
 use super::value::Value;
 
 /// The network on a device.
@@ -62,7 +60,7 @@ impl Network {
         let state = &model.signature.state;
         let mut made: Vec<Option<Tensor>> = vec![None; state.len()];
         let mut flat = flat_weights::modules(model, init);
-        let layers = linear_layers(model);
+        let layers = model.linear_layers();
         let mut adapted: HashMap<usize, Arc<AdaptedWeight>> = HashMap::new();
         for number in made_in_order(state, &model.moved_before) {
             match flat.iter_mut().find(|module| module.has(number)) {
@@ -95,10 +93,6 @@ impl Network {
             }
         };
         let typed = init.dtype() == model.dtype;
-        let (marked, uncached) = match regions.modules.is_empty() {
-            true => (Vec::new(), Uncached::default()),
-            false => (embeddings(&model.program), Uncached::from_graph(&model.program, &model.signature)),
-        };
         Ok(Self {
             runner: Runner {
                 device: init.device().clone(),
@@ -107,8 +101,6 @@ impl Network {
                 own: model.dtype,
                 evaluates: false,
                 regions,
-                marked: marked.into(),
-                uncached: Arc::new(uncached),
                 spare: Spare::default(),
             },
             program: model.program.clone(),
@@ -143,13 +135,7 @@ impl Network {
         let values = match self.evaluation.as_ref().filter(|_| evaluates) {
             Some((program, places)) => {
                 let inputs = places.iter().map(|place| place.map_or(Value::None, |place| value(&self.inputs[place])));
-                let runner = Runner {
-                    typed,
-                    regions: Arc::default(),
-                    marked: Arc::default(),
-                    uncached: Arc::default(),
-                    ..self.runner.clone()
-                };
+                let runner = Runner { typed, regions: Arc::default(), ..self.runner.clone() };
                 runner.run(program, inputs.collect())?
             }
             None => {

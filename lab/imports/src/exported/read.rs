@@ -1,12 +1,13 @@
 //! Reading an export: its archive, checked, becomes what networks are built from.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lab_base::error::Result;
 use lab_models::Recompute;
 use memcore::MAX_RANK;
 
+use super::adapted::embeddings;
 use super::archive::Archive;
 use super::contents::Contents;
 use super::evaluation::Evaluation;
@@ -20,6 +21,7 @@ use super::regions::Regions;
 use super::schema::ExportedProgram;
 use super::signature::{InputKind, Signature};
 use super::sizes::Sizes;
+use super::uncached::Uncached;
 
 /// Major version of the schema that is read; the files of torch 2.9 to 2.15 have it.
 const SCHEMA: u64 = 8;
@@ -52,9 +54,15 @@ impl Read {
         if let Some((_, regions)) = known.iter().find(|(other, _)| other == recompute) {
             return Ok(regions.clone());
         }
+        let Contents { program, signature, .. } = &self.contents;
         let is_state = |kind: &InputKind| matches!(kind, InputKind::State(_));
-        let is_state: Vec<bool> = self.contents.signature.inputs.iter().map(is_state).collect();
-        let regions = Arc::new(Regions::from_program(&self.contents.program, &is_state, recompute)?);
+        let is_state: Vec<bool> = signature.inputs.iter().map(is_state).collect();
+        let mut regions = Regions::from_program(program, &is_state, recompute)?;
+        if !regions.modules.is_empty() {
+            regions.marked = embeddings(program);
+            regions.uncached = Uncached::from_graph(program, signature);
+        }
+        let regions = Arc::new(regions);
         known.push((recompute.clone(), regions.clone()));
         Ok(regions)
     }
@@ -108,7 +116,9 @@ pub(super) fn read_archive(mut archive: Archive, path: &Path) -> Result<Read> {
     let evaluation = Evaluation::in_archive(&mut archive, &signature, &file);
     let (path, flattens) = (path.to_path_buf(), knows_lifetimes);
     let moved_before = std::mem::take(&mut lifetimes.moved_before);
-    let contents = Contents { path, file, program, signature, evaluation, dtype, other_type, moved_before, flattens };
+    let layers = OnceLock::new();
+    let contents =
+        Contents { path, file, program, signature, evaluation, dtype, other_type, moved_before, layers, flattens };
     let (torch, again) = (exported.torch_version, Mutex::default());
     Ok(Read { contents, name, inputs, sizes, knows_lifetimes, torch, of_operators, again })
 }

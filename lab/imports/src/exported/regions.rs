@@ -9,8 +9,9 @@ use lab_models::Recompute;
 use memcore::DType;
 
 use super::blocks::{Module, in_words, modules, repeated};
-use super::modules::{TRANSFORMERS, calls, names};
+use super::modules::{calls, is_of_transformers, names};
 use super::program::{Arg, Node, Output, Program, Slot};
+use super::uncached::Uncached;
 
 /// A call of a module, or of the blocks of a segment, that is computed again.
 pub(super) struct Region {
@@ -31,6 +32,10 @@ pub(super) struct Regions {
     by_program: HashMap<usize, Vec<Region>>,
     /// Modules or segments that are computed again, in the order of their first calls.
     pub modules: Vec<String>,
+    /// Values of the whole graph that require a gradient, even those of a frozen table: `enable_input_require_grads` of transformers.
+    pub marked: Vec<Slot>,
+    /// What the whole graph does otherwise without its cache.
+    pub uncached: Uncached,
 }
 
 /// What is to be computed again.
@@ -139,9 +144,7 @@ impl Region {
 /// embeddings of positions alone hold them, too, until they were computed again.
 fn positions(program: &Program, regions: &[Region]) -> Vec<Slot> {
     let (Some(first), Some(last)) = (regions.first(), regions.last()) else { return Vec::new() };
-    let is_of_library =
-        |node: &Node| calls(&node.modules).next().is_some_and(|network| network.class.starts_with(TRANSFORMERS));
-    if !program.nodes.get(first.nodes.start).is_some_and(is_of_library) {
+    if !program.nodes.get(first.nodes.start).is_some_and(|node| is_of_transformers(&node.modules)) {
         return Vec::new();
     }
     let made = program.nodes[..first.nodes.start].iter().flat_map(|node| &node.outputs);

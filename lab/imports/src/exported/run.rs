@@ -30,10 +30,6 @@ pub(super) struct Runner {
     pub evaluates: bool,
     /// Nodes that are computed again in the backward pass.
     pub regions: Arc<Regions>,
-    /// Values of the whole graph that require a gradient, even those of a frozen table: `enable_input_require_grads` of transformers.
-    pub marked: Arc<[Slot]>,
-    /// What the whole graph does otherwise without its cache.
-    pub uncached: Arc<Uncached>,
     /// Empty slots for the next of them: a graph has thousands, and a region fills a few dozen.
     pub spare: Spare,
 }
@@ -136,7 +132,7 @@ impl Runner {
         open: &[Option<usize>],
     ) -> Result<()> {
         of.nodes[nodes].iter().try_for_each(|node| {
-            let uncached = (of.number == WHOLE).then_some(&*self.uncached);
+            let uncached = (of.number == WHOLE).then_some(&self.regions.uncached);
             self.node(node, values, views, (open, uncached)).map_err(|error| self.placed(node, error))?;
             self.mark(of, node, values);
             Ok(())
@@ -145,7 +141,9 @@ impl Runner {
 
     /// Makes a marked result a leaf, which keeps it and its gradient, unless it has one anyway.
     fn mark(&self, of: &Program, node: &Node, values: &mut [Value]) {
-        if of.number != WHOLE || self.evaluates || !node.outputs.iter().any(|output| self.marked.contains(&output.slot))
+        if of.number != WHOLE
+            || self.evaluates
+            || !node.outputs.iter().any(|output| self.regions.marked.contains(&output.slot))
         {
             return;
         }

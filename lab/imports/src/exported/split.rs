@@ -114,8 +114,7 @@ fn build<'a>(
         let file = contents.file.as_str().into();
         let (regions, spare) = (model.again().clone(), Spare::default());
         let own = contents.dtype;
-        let (marked, uncached) = (Arc::default(), Arc::default());
-        let runner = Runner { device, file, typed, own, evaluates: false, regions, marked, uncached, spare };
+        let runner = Runner { device, file, typed, own, evaluates: false, regions, spare };
         let state = used(contents, &parts.holders, &tensors, number, first.computes())?;
         Ok(OnDevice { part, runner, state })
     };

@@ -6,8 +6,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::modules::{TRANSFORMERS, calls};
-use super::program::{Arg, Node, Program, Slot, slots_of};
+use super::modules::{calls, is_of_transformers};
+use super::program::{Arg, Node, Output, Program, Slot, slots_of};
 use super::signature::{InputKind, Signature};
 
 /// What a run without the cache does otherwise; nothing for a graph that has none.
@@ -34,12 +34,11 @@ impl Uncached {
         // By what is cached, the queries of its attention.
         let mut queries: HashMap<Slot, Slot> = HashMap::new();
         for (place, node) in program.nodes.iter().enumerate() {
-            let is_empty = |output: &&super::program::Output| {
-                output.expected.as_ref().is_some_and(|expected| expected.dims.contains(&Some(0)))
-            };
+            let is_empty =
+                |output: &&Output| output.expected.as_ref().is_some_and(|expected| expected.dims.contains(&Some(0)));
             empty.extend(node.outputs.iter().filter(is_empty).map(|output| output.slot));
             let Some(made) = node.outputs.first().map(|output| output.slot) else { continue };
-            if let Some(joined) = joined(node, &empty).filter(|_| is_of_library(node)) {
+            if let Some(joined) = joined(node, &empty).filter(|_| is_of_transformers(&node.modules)) {
                 if let Some(query) = query_after(&program.nodes[place..]) {
                     found.same.insert(made, joined);
                     queries.insert(made, query);
@@ -66,10 +65,6 @@ impl Uncached {
     pub(super) fn dying_with(&self, slot: Slot) -> &[Slot] {
         self.dies_with.get(&slot).map_or(&[], Vec::as_slice)
     }
-}
-
-fn is_of_library(node: &Node) -> bool {
-    calls(&node.modules).next().is_some_and(|network| network.class.starts_with(TRANSFORMERS))
 }
 
 /// What a node joins to nothing.

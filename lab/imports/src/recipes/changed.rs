@@ -1,17 +1,12 @@
 //! Changes of a run as keys of its recipe. What is shown was read back: with these keys the recipe is counted with these fields.
 
+use lab_training::OptimizerKind;
+use memcore::optim::Implementation;
 use serde_json::{Map, Value, json};
 
+use super::keys::Effect;
 use super::{Recipe, Trainer};
 use crate::hf_args::Around;
-
-/// Names of optimizers as trainers take them.
-const OPTIMIZERS: [(&str, &str); 4] = [
-    ("adamw8bit", "adamw_bnb_8bit"),
-    ("paged-adamw8bit", "paged_adamw_8bit"),
-    ("adafactor", "adafactor"),
-    ("sgd", "sgd"),
-];
 
 impl Recipe {
     /// Returns the keys that change a run of this recipe so, in a line; `None` if one of the fields has no key that vramlab knows.
@@ -36,24 +31,18 @@ impl Recipe {
         Some(keys.chain(variables).collect::<Vec<_>>().join(", "))
     }
 
-    /// The keys of one field.
+    /// The keys of one field: those of the trainer's own table, or else of `TrainingArguments`.
     fn keys_of(&self, field: &str, value: &Value) -> Option<Vec<(&'static str, Value)>> {
         let trainer = self.trainer;
-        let one = |key: &'static str| Some(vec![(key, value.clone())]);
+        let own = self.table().iter().find(|(effect, _)| matches!(effect, Effect::Whole(known) if *known == field));
+        if let Some(key) = own.and_then(|(_, names)| names.first()) {
+            return Some(vec![(key, value.clone())]);
+        }
         let on = |key: &'static str| Some(vec![(key, true.into())]);
         match field {
-            "batch" => one(match trainer {
-                Trainer::Axolotl | Trainer::LlamaFactoryV1 => "micro_batch_size",
-                Trainer::Torchtune => "batch_size",
-                _ => "per_device_train_batch_size",
-            }),
-            "accumulate" if trainer != Trainer::LlamaFactoryV1 => one("gradient_accumulation_steps"),
-            "sequence" => match trainer {
-                Trainer::Axolotl => one("sequence_len"),
-                Trainer::LlamaFactory | Trainer::LlamaFactoryV1 => one("cutoff_len"),
-                Trainer::Trl | Trainer::Swift => one("max_length"),
-                Trainer::Torchtune => None,
-            },
+            "batch" if self.has_training_arguments() => Some(vec![("per_device_train_batch_size", value.clone())]),
+            "accumulate" if self.has_training_arguments() => Some(vec![("gradient_accumulation_steps", value.clone())]),
+            "sequence" if self.has_training_arguments() => Some(vec![("max_length", value.clone())]),
             "checkpoint" if value == "blocks" => match trainer {
                 Trainer::LlamaFactory => Some(vec![("disable_gradient_checkpointing", false.into())]),
                 Trainer::Torchtune => on("enable_activation_checkpointing"),
@@ -66,10 +55,13 @@ impl Recipe {
                 _ => None,
             },
             "optimizer" => {
-                let (_, name) = OPTIMIZERS.iter().find(|(ours, _)| value == ours)?;
+                let kind = OptimizerKind::parse(value.as_str()?).ok()?;
+                let form = if kind.is_loop() { Implementation::Loop } else { Implementation::Foreach };
                 let key = if trainer == Trainer::Axolotl { "optimizer" } else { "optim" };
-                Some(vec![(key, (*name).into())])
+                Some(vec![(key, kind.name_in_transformers(form)?.into())])
             }
+            // It comes with the optimizer's name.
+            "optimizer-impl" => Some(Vec::new()),
             "loss" if trainer == Trainer::Axolotl => {
                 let chunks: u64 = value.as_str()?.strip_prefix("chunked:")?.parse().ok()?;
                 Some(vec![("chunked_cross_entropy", true.into()), ("chunked_cross_entropy_num_chunks", chunks.into())])
@@ -101,6 +93,8 @@ mod tests {
             keys.as_deref(),
             Some("load_in_4bit: true, adapter: qlora, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
         );
+        let keys = said(axolotl, json!({ "optimizer": "paged-adamw8bit", "optimizer-impl": "loop", "sequence": 256 }));
+        assert_eq!(keys.as_deref(), Some("optimizer: paged_adamw_8bit, sequence_len: 256"));
         assert_eq!(said(axolotl, json!({ "save-on-cpu": "pinned" })), None, "it has no key that is known");
         let factory = "model_name_or_path: gpt2\nstage: sft\ndo_train: true\nfinetuning_type: lora\nlora_target: all\ncutoff_len: 64\n\
                        per_device_train_batch_size: 4\n";

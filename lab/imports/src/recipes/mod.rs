@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 
 use crate::hf_args::{Around, HfArgs, with_liger};
 pub use keys::Counted;
-use keys::{Keys, Taken};
+use keys::{Keys, Table, Taken};
 pub use trainer::Trainer;
 
 /// Largest file that is read, in bytes.
@@ -99,21 +99,29 @@ impl Recipe {
         Ok(Some(Self { trainer, because, network, command, file, keys }))
     }
 
-    /// Returns what the recipe means for a training that this program counts.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] naming a key with a senseless value.
-    pub fn counted(&self, around: &Around<'_>) -> Result<Counted> {
-        let table = match self.trainer {
+    /// The keys of its trainer.
+    fn table(&self) -> Table {
+        match self.trainer {
             Trainer::Axolotl => axolotl::KEYS,
             Trainer::LlamaFactory => llama_factory::KEYS,
             Trainer::LlamaFactoryV1 => llama_factory_v1::KEYS,
             Trainer::Trl => trl::KEYS,
             Trainer::Torchtune => torchtune::KEYS,
             Trainer::Swift => swift::KEYS,
-        };
-        let mut taken =
-            Taken::new(&self.file, table, !matches!(self.trainer, Trainer::Torchtune | Trainer::LlamaFactoryV1));
+        }
+    }
+
+    /// True if the trainer takes keys of `TrainingArguments` besides its own.
+    fn has_training_arguments(&self) -> bool {
+        !matches!(self.trainer, Trainer::Torchtune | Trainer::LlamaFactoryV1)
+    }
+
+    /// Returns what the recipe means for a training that this program counts.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming a key with a senseless value.
+    pub fn counted(&self, around: &Around<'_>) -> Result<Counted> {
+        let mut taken = Taken::new(&self.file, self.table(), self.has_training_arguments());
         taken.take(&self.keys)?;
         let keys = Keys::new(&self.keys);
         match self.trainer {
