@@ -13,7 +13,7 @@ from unittest import mock
 from common import OutOfMemoryError, config, torch_with, unpacked
 
 import vramlab
-from vramlab._binary import VARIABLE, flags
+from vramlab._binary import VARIABLE, flags, problem
 from vramlab._optimizer import flags_of
 
 
@@ -51,6 +51,39 @@ class Predictions(InAFolder):
         page = found._repr_html_()
         self.assertIn("activation: ", page)
         self.assertIn("the card: 23.02 GiB", page)
+
+    def test_a_name_with_a_dot_is_a_name(self) -> None:
+        found = vramlab.predict("llama-3.2-1b", batch=1, sequence=128, gpu="rtx4090")
+        self.assertEqual((found.fits, found.premises["batch"]), (True, "batch 1"))
+        largest = vramlab.fit("llama-3.2-1b", sequence=2048, gpu="rtx4090").largest
+        self.assertEqual(largest, 2)
+
+    def test_errors_have_the_names_of_keywords(self) -> None:
+        cases: list[tuple[dict[str, Any], str]] = [
+            ({"batch": 0}, "batch: must be at least 1"),
+            ({"bach": 4}, "similar argument exists: 'batch'"),
+            ({"gpu": "rtx409"}, "for 'gpu': vramlab knows no card of this name"),
+        ]
+        for given, said in cases:
+            with self.assertRaises(vramlab.VramlabError) as raised:
+                vramlab.predict("mlp", **given)
+            self.assertIn(said, str(raised.exception))
+            self.assertNotIn("--", str(raised.exception))
+        message = "not built in: --lora (x)\nerror: no; instead: vramlab predict a.py --script\n\nFor help: vramlab predict -h"
+        self.assertEqual(problem(message), "no; instead: vramlab predict a.py --script\nnot built in: lora (x)")
+
+    def test_a_rehearsal_has_its_figures(self) -> None:
+        def shares(count: int) -> dict[str, int]:
+            return {"parameter": count, "optimizer": 2 * count}
+
+        ranks = [{"peak_allocated": 3 * n, "peak_reserved": 4 * n, "by_category": shares(n)} for n in (1, 2)]
+        of_it: Any = {"fits": True, "gpu": {"total_bytes": 100, "context_bytes": 10}, "ranks": ranks}
+        found = vramlab.Rehearsal("Yes: it fits\n", of_it)
+        self.assertEqual((found.peak, found.reserved, found.missing, found.budget), (6, 8, 0, 90))
+        self.assertEqual(found.by_category, {"parameter": 2, "optimizer_state": 4})
+        of_it["with_memory_enough"] = {"peak_allocated": 200, "peak_reserved": 300, "missing": 210, "by_category": shares(60)}
+        self.assertEqual((found.peak, found.reserved, found.missing), (200, 300, 210))
+        self.assertIn("parameter: 60 B", found._repr_html_())
 
     def test_a_batch_takes_more_than_a_smaller_one(self) -> None:
         small, large = (vramlab.predict("mlp", batch=batch) for batch in (8, 4096))

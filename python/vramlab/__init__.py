@@ -5,7 +5,7 @@ Everything is asked of the program ``vramlab``, which is installed beside this p
 
 from __future__ import annotations
 
-from ._answers import Answer, Change, Checked, Explanation, Fit, Prediction
+from ._answers import Answer, Change, Checked, Explanation, Fit, Prediction, Rehearsal
 from ._binary import DoesNotFit, VramlabError, binary
 from ._estimate import estimate
 from ._predict import explain, fit, predict
@@ -20,6 +20,7 @@ __all__ = [
     "Explanation",
     "Fit",
     "Prediction",
+    "Rehearsal",
     "VramlabError",
     "binary",
     "estimate",

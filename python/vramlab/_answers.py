@@ -8,6 +8,9 @@ from typing import Optional, cast
 
 from . import _picture, schemas
 
+# Categories that a rehearsal calls by another name.
+_CATEGORIES = {"optimizer": "optimizer_state"}
+
 
 @dataclass(frozen=True)
 class Change:
@@ -118,6 +121,61 @@ class Prediction(Answer):
 
     def _repr_html_(self) -> str:
         return _picture.html(self)
+
+
+@dataclass(frozen=True, repr=False)
+class Rehearsal(Prediction):
+    """What a script takes, or a network that the user's Python builds. Figures are bytes.
+
+    ``rehearsal`` has all fields of ``vramlab-rehearsal-1``.
+    """
+
+    @property
+    def rehearsal(self) -> schemas.RehearsalV1:
+        """The whole JSON, typed."""
+        return cast(schemas.RehearsalV1, self.json)
+
+    @property
+    def _fullest(self) -> schemas.RehearsedRank:
+        """The process with the most reserved memory."""
+        return max(self.rehearsal["ranks"], key=lambda rank: rank["peak_reserved"], default=schemas.RehearsedRank())
+
+    @property
+    def _enough(self) -> Optional[schemas.RehearsedNeeds]:
+        """The run with enough memory, if the first one had too little."""
+        return self.rehearsal.get("with_memory_enough")
+
+    @property
+    def peak(self) -> int:
+        """Peak of allocated bytes, with enough memory."""
+        return self._enough["peak_allocated"] if self._enough else self._fullest.get("peak_allocated", 0)
+
+    @property
+    def reserved(self) -> int:
+        """Peak of reserved bytes, with enough memory."""
+        return self._enough["peak_reserved"] if self._enough else self._fullest.get("peak_reserved", 0)
+
+    @property
+    def missing(self) -> int:
+        """Bytes that are missing; 0 if it fits."""
+        return self._enough["missing"] if self._enough else 0
+
+    @property
+    def budget(self) -> Optional[int]:
+        """Bytes of the card that PyTorch may reserve."""
+        gpu = self.rehearsal["gpu"]
+        return gpu["total_bytes"] - gpu["context_bytes"]
+
+    @property
+    def by_category(self) -> dict[str, int]:
+        """Bytes at the peak by category: parameters, gradients, activations …"""
+        shares = (self._enough or self._fullest).get("by_category")
+        return {_CATEGORIES.get(name, name): int(count) for name, count in shares.items()} if shares else {}  # type: ignore[call-overload]
+
+    @property
+    def premises(self) -> dict[str, str]:
+        """Empty: a script says what it does."""
+        return {}
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,12 @@ from typing import Any, Optional, Union
 
 VARIABLE = "VRAMLAB_BINARY"
 _NAME = "vramlab.exe" if sys.platform == "win32" else "vramlab"
+
+# A command in a message, which is left as it is.
+_COMMAND = re.compile(r"(`[^`]*`|\bvramlab (?:[a-z]+ )?[^,;()]*)")
+
+# A flag in a message, with what clap writes after it.
+_FLAG = re.compile(r"--([a-z][a-z0-9-]*)(?: <[^>]*>)?")
 
 Word = Union[str, "os.PathLike[str]"]
 
@@ -71,14 +78,14 @@ def _beside() -> Iterator[Path]:
         yield package.parents[3] / "bin"
 
 
-def run(words: Sequence[Word], *, cwd: Optional[Path] = None, stdin: Optional[str] = None) -> Ran:
-    """Runs the program on these words, and reads its JSON.
+def run(words: Sequence[Word], after: Sequence[Word] = (), *, cwd: Optional[Path] = None, stdin: Optional[str] = None) -> Ran:
+    """Runs the program on these words, and reads its JSON. ``after``: what stands last, such as a script and its arguments.
 
     Exit codes 0 and 1 are answers (1: it does not fit, or a check failed). Raises :class:`VramlabError` on every other one.
     """
     with tempfile.TemporaryDirectory(prefix="vramlab-") as folder:
         file = Path(folder, "answer.json")
-        command = [str(binary()), *map(str, words), "--color", "never", "--json", str(file)]
+        command = [str(binary()), *map(str, words), "--color", "never", "--json", str(file), *map(str, after)]
         done = subprocess.run(command, cwd=cwd, input=stdin or "", capture_output=True, encoding="utf-8", errors="replace", check=False)
         if done.returncode not in (0, 1):
             raise VramlabError(problem(done.stderr) or f"vramlab ended with code {done.returncode}", done.returncode)
@@ -87,9 +94,19 @@ def run(words: Sequence[Word], *, cwd: Optional[Path] = None, stdin: Optional[st
 
 
 def problem(stderr: str) -> str:
-    """Returns the program's messages from the first error on, or all of them if none is an error."""
-    _, mark, rest = stderr.partition("error: ")
-    return (rest if mark else stderr).strip()
+    """Returns the program's messages from the first error on, or all of them if none is an error.
+
+    Flags have the names of keyword arguments there.
+    """
+    before, mark, rest = stderr.partition("error: ")
+    reasons = [line for line in before.splitlines() if line.startswith("not built in: ")] if mark else []
+    said = (rest if mark else stderr).partition("\nFor help: ")[0].strip()
+    lines = [_COMMAND.split(line) for line in [*said.splitlines(), *reasons]]
+    return "\n".join("".join(part if at % 2 else _FLAG.sub(_keyword, part) for at, part in enumerate(line)) for line in lines)
+
+
+def _keyword(flag: re.Match[str]) -> str:
+    return flag[1].replace("-", "_")
 
 
 def answer(ran: Ran, schema: str) -> dict[str, Any]:

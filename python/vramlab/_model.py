@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,9 @@ _ROUNDING = 512
 # Types of parameters that a configuration can name.
 _TYPES = {"torch.float32", "torch.float16", "torch.bfloat16"}
 
+# Ends of the names of files: `model.pt2`, and not `llama-3.2-1b`.
+_SUFFIX = re.compile(r"\.[A-Za-z]\w*$")
+
 # Flags of the types in 16 bits.
 _HALVES = {"bfloat16": "bf16", "float16": "fp16"}
 
@@ -31,6 +35,17 @@ class Network:
     #: Bytes of the module's parameters and buffers as the allocator rounds them; ``None`` if no configuration describes the module.
     held_bytes: Optional[int] = None
     notes: list[str] = field(default_factory=list)
+    #: A name or a path, if the network is one: the program tells which.
+    word: Optional[str] = None
+    #: Arguments of a script.
+    script: list[str] = field(default_factory=list)
+
+    def in_flags(self) -> dict[str, Any]:
+        """The flags, with a name or a path among them as well."""
+        if self.word is None:
+            return self.flags
+        is_path = os.path.exists(self.word) or os.path.basename(self.word) != self.word or _SUFFIX.search(self.word)
+        return {"model_file" if is_path else "model": self.word}
 
     def agrees(self, categories: Mapping[str, int]) -> bool:
         """True if the predicted network has the bytes of the module's parameters and buffers, or if they are not known."""
@@ -43,20 +58,15 @@ def network(model: Any, args: tuple[Any, ...], inputs: Optional[Mapping[str, Any
     Raises :class:`VramlabError` if that fails.
     """
     if isinstance(model, (str, os.PathLike)):
-        if args or inputs:
+        if inputs or not all(isinstance(word, str) for word in args):
             raise VramlabError("example inputs belong to a module; a file or a name has its own")
-        return Network(_named(os.fspath(model)))
+        return Network({}, word=os.fspath(model), script=list(args))
     if args or inputs:
         path = export(model, *args, path=folder / "model.pt2", **(inputs or {}))
         return Network({"model_file": path})
     if is_transformers(model):
         return _configured(model, folder)
     raise VramlabError(f"{type(model).__name__}: an example of its inputs is needed: predict(model, torch.randn(…), batch=…)")
-
-
-def _named(name: str) -> dict[str, Any]:
-    is_path = os.path.exists(name) or os.path.basename(name) != name or os.path.splitext(name)[1] != ""
-    return {"model_file": name} if is_path else {"model": name}
 
 
 def is_transformers(model: Any) -> bool:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Optional, cast
 
 from . import schemas
-from ._answers import Answer, Explanation, Fit, Prediction
-from ._binary import Ran, VramlabError, answer, flags, run
+from ._answers import Answer, Explanation, Fit, Prediction, Rehearsal
+from ._binary import Ran, VramlabError, Word, answer, flags, run
 from ._model import Network, network
 from ._optimizer import flags_of
 
@@ -28,14 +28,19 @@ def predict(
     """What the training of a network takes in PyTorch, and whether it fits a card. No GPU is needed.
 
     ``model``: a module of PyTorch with an example of its inputs (``predict(model, torch.randn(2, 3, 224, 224), batch=32)``; by name in
-    ``inputs``); a model of transformers as it is; a path (``config.json``, ``model.pt2``, TOML); or the name of one of the program's
-    own (``"gpt2"``). ``optimizer``: a name, or an object of ``torch.optim``. ``gpu``: a card (``"rtx4090"``) or a size (``"24GiB"``).
+    ``inputs``); a model of transformers as it is; or everything that ``vramlab predict`` reads: a name (``"gpt2"``,
+    ``"meta-llama/Llama-3.2-1B"``), a path (``config.json``, ``model.pt2``, a recipe), a script with its arguments
+    (``predict("train.py", "--batch-size", "16")``). What is rehearsed comes as a :class:`Rehearsal`.
+
+    ``optimizer``: a name, or an object of ``torch.optim``. ``gpu``: a card (``"rtx4090"``) or a size (``"24GiB"``).
     ``settings``: every other flag of ``vramlab predict``, such as ``precision="autocast-bf16"`` or ``checkpoint="blocks"``.
 
     Raises :class:`VramlabError` for what vramlab does not support, with its name.
     """
     given = dict(settings, batch=batch, sequence=sequence, gpu=gpu)
-    ran, net = _ask("predict", model, args, inputs, optimizer, given)
+    ran, net = _ask(["predict"], model, args, inputs, optimizer, given)
+    if ran.json is not None and ran.json.get("schema") == "vramlab-rehearsal-1":
+        return Rehearsal(ran.text, cast(schemas.TrainV1, ran.json))
     found = Prediction(ran.text, cast(schemas.TrainV1, answer(ran, "vramlab-train-1")))
     if not net.agrees(found.by_category):
         held = sum(found.by_category.get(name, 0) for name in ("parameter", "buffer"))
@@ -59,7 +64,7 @@ def fit(
     if not isinstance(model, (str, os.PathLike)) and not args and not inputs:
         # Whether its configuration describes it, a prediction tells.
         predict(model, sequence=sequence, optimizer=optimizer, batch=1, **_without(settings, "of", "maximum"))
-    ran, _ = _ask("fit", model, args, inputs, optimizer, dict(settings, sequence=sequence, gpu=gpu))
+    ran, _ = _ask(["predict", "--largest"], model, args, inputs, optimizer, dict(settings, sequence=sequence, gpu=gpu))
     return Fit(ran.text, cast(schemas.FitV1, answer(ran, "vramlab-fit-1")))
 
 
@@ -68,7 +73,7 @@ def _without(settings: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _ask(
-    command: str,
+    command: list[Word],
     model: Any,
     args: tuple[Any, ...],
     inputs: Optional[Mapping[str, Any]],
@@ -77,7 +82,9 @@ def _ask(
 ) -> tuple[Ran, Network]:
     with tempfile.TemporaryDirectory(prefix="vramlab-") as folder:
         net = network(model, args, inputs, Path(folder))
-        ran = run([command, *flags(words_of(net, optimizer, settings))])
+        # A script's own arguments follow its name.
+        after = [] if net.word is None else [net.word, *net.script]
+        ran = run([*command, *flags(words_of(net, optimizer, settings))], after)
     return ran, net
 
 

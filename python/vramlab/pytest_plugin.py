@@ -65,7 +65,7 @@ class Vram:
             found = network(model, args, inputs, Path(folder))
             if found.held_bytes is not None:
                 raise VramlabError(f"{type(model).__name__}: give example inputs")
-            words = words_of(found, optimizer, dict(settings, batch=batch, gpu=gpu))
+            words = {**found.in_flags(), **words_of(found, optimizer, dict(settings, batch=batch, gpu=gpu))}
             cwd = self._placed(words, Path(folder))
             return self._checked(name, words, tolerance, cwd)
 

@@ -7,7 +7,6 @@ use lab::Error;
 use lab::any_model::{Driver, Told, answer, environment, file_of, options, with_phases};
 use lab::cards::Card;
 use lab::changes::CHECKPOINTING;
-use lab::figures::short;
 use lab::models::Recompute;
 use lab::rehearse::{Rehearsed, Request, RequestedCard, Stop, rehearse};
 use lab::results::{TrainResult, command};
@@ -117,10 +116,7 @@ impl Training<'_> {
     fn tries(&self, found: &Rehearsed, spec: &RunSpec) -> Result<Tries> {
         let mut tries = Tries { order: "Try (each was rehearsed)".into(), ..Tries::default() };
         if let Some(states) = found.result.states_beyond_the_card() {
-            tries.order = format!(
-                "Nothing here makes it fit: parameters, gradients and optimizer states alone take {}",
-                short(states)
-            );
+            tries.order = format!("Nothing here makes it fit: {states}");
             tries.not_here = lab::section::NOT_HERE.into();
             return Ok(tries);
         }

@@ -90,13 +90,13 @@ fn every_answer_names_type_tokens_and_batch_and_where_each_came_from() {
     let fit = done(&folder.words("fit", &["--gpu", "1GiB"]));
     assert!(
         unbroken(&fit).contains(&format!(
-            "vramlab assumes bfloat16 (config.json), {release}, {MAXIMUM}. These figures are without torch.compile."
+            "vramlab assumes bfloat16 (config.json), {release}, {MAXIMUM}. vramlab takes a size as free memory,"
         )),
         "{fit}"
     );
     let fit = done(&folder.words("fit", &["--gpu", "100MiB", "--of", "sequence", "--precision", "fp32"]));
     let line = format!(
-        "float32 (--precision instead of bfloat16 in config.json), {release}, batch 1 (default, --batch N). These figures are without torch.compile."
+        "float32 (--precision instead of bfloat16 in config.json), {release}, batch 1 (default, --batch N). vramlab takes a size as free memory,"
     );
     assert!(unbroken(&fit).contains(&line), "{fit}");
     assert_eq!(json(&folder.words("predict", &[]))["settings"]["sequence"], 1024);

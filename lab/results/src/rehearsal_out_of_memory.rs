@@ -91,19 +91,29 @@ impl RehearsalResult {
         needs.is_some_and(|needs| needs.peak_allocated > self.gpu.room())
     }
 
-    /// Bytes of parameters, gradients and optimizer states at the peak, if they alone take more than the card has: no batch is small enough.
-    pub fn states_beyond_the_card(&self) -> Option<u64> {
+    /// Names parameters, gradients and optimizer states that are there at the peak, with their bytes, if they alone take more than the card has: no
+    /// batch is small enough.
+    pub fn states_beyond_the_card(&self) -> Option<String> {
         let by = self.with_memory_enough.as_ref().filter(|needs| needs.fits == Some(true))?.by_category?;
-        let states = by.parameter + by.gradient + by.optimizer + by.buffer;
-        (states > self.gpu.room()).then_some(states)
+        let all = [
+            ("parameters", by.parameter),
+            ("gradients", by.gradient),
+            ("optimizer states", by.optimizer),
+            ("buffers", by.buffer),
+        ];
+        let states: u64 = all.iter().map(|(_, bytes)| bytes).sum();
+        let names: Vec<&str> = all.iter().filter(|(_, bytes)| *bytes > 0).map(|(name, _)| *name).collect();
+        let (last, rest) = names.split_last()?;
+        let names = if rest.is_empty() { (*last).to_string() } else { format!("{} and {last}", rest.join(", ")) };
+        (states > self.gpu.room()).then(|| format!("{names} alone take {}", short(states)))
     }
 
     fn ooms(&self) -> impl Iterator<Item = &RehearsedOom> {
         self.ranks.iter().filter_map(|rank| rank.oom.as_ref())
     }
 
-    /// Estimates the share of the batch that would fit, if only activations and inputs grow with it. `None` if it fits surely, if the script was
-    /// not run with enough memory, or if little of its memory grows.
+    /// Estimates the share of the batch that would fit, if activations and inputs grow with it; if none is left beside temporaries, they grow as well.
+    /// `None` if it fits surely, if the script was not run with enough memory, or if little of its memory grows.
     pub fn share_that_fits(&self) -> Option<f64> {
         let enough = self.with_memory_enough.as_ref().filter(|needs| needs.missing > 0 && needs.fits == Some(true));
         let (by, allocated, reserved) = match enough {
@@ -114,12 +124,14 @@ impl RehearsalResult {
             }
             None => return None,
         };
-        let (grows, peak) = ((by.activation + by.input) as f64, allocated as f64);
+        let (saved, peak) = (by.activation + by.input, allocated as f64);
         // Assumes that the ratio of reserved to allocated memory stays, and the width of the range.
         let room = self.gpu.room() as f64 * peak / (reserved.max(1) as f64) * self.part_of_the_range();
-        let share = (room - (peak - grows)) / grows;
-        let known = grows > 0.1 * peak && (0.02..1.0).contains(&share);
-        known.then_some(share)
+        [saved, saved + by.temporary].into_iter().find_map(|grows| {
+            let grows = grows as f64;
+            let share = (room - (peak - grows)) / grows;
+            (grows > 0.1 * peak && (0.02..1.0).contains(&share)).then_some(share)
+        })
     }
 
     /// The expected part of a range's upper figure; 1 for a run that does not fit with its lower one.
@@ -153,8 +165,12 @@ mod tests {
         assert_eq!(found.states_beyond_the_card(), None, "nobody knows what it holds");
         let by = PeakShares { parameter: 200, gradient: 200, optimizer: 201, activation: 99, ..PeakShares::default() };
         found.with_memory_enough = Some(RehearsedNeeds { by_category: Some(by), ..needs(700) });
-        assert_eq!(found.states_beyond_the_card(), Some(601));
+        let states = "parameters, gradients and optimizer states alone take 601 B";
+        assert_eq!(found.states_beyond_the_card().as_deref(), Some(states));
         assert!(!found.is_fragmented() && said(&found).starts_with("The card is full"));
+        let by = PeakShares { gradient: 0, parameter: 401, optimizer: 200, ..by };
+        found.with_memory_enough = Some(RehearsedNeeds { by_category: Some(by), ..needs(700) });
+        assert_eq!(found.states_beyond_the_card().as_deref(), Some("parameters and optimizer states alone take 601 B"));
     }
 
     #[test]
@@ -173,5 +189,11 @@ mod tests {
         assert!(smaller_batch(&found).unwrap().contains("About 50 % of the batch"), "200 + 0.5 x 800 is 600");
         found.gpu.total_bytes = 150;
         assert_eq!(smaller_batch(&found), None, "not even what does not grow");
+        // Temporaries of a convolutional network grow as well.
+        let by = PeakShares { parameter: 100, temporary: 600, activation: 300, ..PeakShares::default() };
+        found.with_memory_enough =
+            found.with_memory_enough.map(|needs| RehearsedNeeds { by_category: Some(by), ..needs });
+        found.gpu.total_bytes = 550;
+        assert!(smaller_batch(&found).unwrap().contains("About 50 % of the batch"), "100 + 0.5 x 900 is 550");
     }
 }

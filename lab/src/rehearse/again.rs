@@ -4,7 +4,6 @@ use std::ffi::OsString;
 
 use lab_base::changes::alloc_conf;
 use lab_base::error::Result;
-use lab_base::figures::short;
 use lab_base::section::{Tries, Try};
 use lab_results::RehearsalResult;
 
@@ -73,9 +72,8 @@ impl Again<'_, '_> {
     fn smaller_batch(&mut self, found: &RehearsalResult) -> Result<Option<Try>> {
         if let Some(states) = found.states_beyond_the_card() {
             self.said.push(format!(
-                "no batch is small enough, since parameters, gradients and optimizer states alone take {}. Weights of 16 bits, an \
-                 optimizer with smaller states, adapters (LoRA) or several cards (FSDP) make these smaller.",
-                short(states)
+                "no batch is small enough, since {states}. Weights of 16 bits, an optimizer with smaller states, adapters (LoRA) or several \
+                 cards (FSDP) make these smaller."
             ));
             return Ok(None);
         }

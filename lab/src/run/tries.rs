@@ -214,8 +214,12 @@ impl TrySearch<'_> {
 
     fn within(&self, allowed: &Allowed, room: Room, made: &Made, of: Of) -> Result<Found<()>> {
         let changes = &allowed.changes;
-        // An allocation of a rank takes more time: hooks, buckets and shards come with it.
-        let most = if self.spec.parallel.ranks.data_parallel.is_some() { WORK / 4 * 3 } else { WORK };
+        // An allocation of a rank takes more time: hooks, buckets and shards come with it. So does one of a graph: every node reads its arguments.
+        let most = match &self.session.network {
+            Network::Exported(..) => WORK / 2,
+            _ if self.spec.parallel.ranks.data_parallel.is_some() => WORK / 4 * 3,
+            _ => WORK,
+        };
         let (enough, work) = if of == Of::All { (MOST, most) } else { (1, most / 2) };
         let limits = Limits { moves: MOST_CHANGES, enough, work, stop: self.runner.stop };
         let is_of_others = |i: &usize| changes_the_training(changes[*i].axis());

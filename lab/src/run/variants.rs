@@ -34,6 +34,9 @@ const PREPARED: &str = "PEFT's prepare_model_for_kbit_training makes activations
 const REENTRANT: &str = "vramlab counts checkpointing with use_reentrant=False, as transformers 5 does it. prepare_model_for_kbit_training alone \
     sets True, which needs less with 8-bit weights (28 % less in a small Llama): vramlab predict train.py counts yours.";
 
+/// Note on a size in place of a card, with the range of all known cards (`CONTEXT` of `lab_base::cards`).
+const NO_CONTEXT: &str = "vramlab takes a size as free memory, after a CUDA context (104 to 919 MiB). A card's name counts it: --gpu rtx4090.";
+
 /// Note on a name that two networks have.
 const OWN_GPT2: &str = "gpt2 is vramlab's own network (vramlab info gpt2). Hugging Face's is gpt2-small.";
 
@@ -70,10 +73,15 @@ impl RunSpec {
         let checkpoints = self.model.checkpoint.clone().unwrap_or_default() != Recompute::None;
         let reentrant = self.model.load_in_8bit && checkpoints;
         let is_gpt2 = self.model.model.as_deref() == Some("gpt2");
-        [(is_gpt2, OWN_GPT2), (prepared && !checkpoints, PREPARED), (reentrant, REENTRANT), (self.is_torch(), EAGER)]
-            .into_iter()
-            .filter_map(|(holds, note)| holds.then_some(note))
-            .collect()
+        let is_size = matches!(self.card.gpu, Some(Gpu::Bytes(_)));
+        let notes = [
+            (is_gpt2, OWN_GPT2),
+            (prepared && !checkpoints, PREPARED),
+            (reentrant, REENTRANT),
+            (is_size, NO_CONTEXT),
+            (self.is_torch(), EAGER),
+        ];
+        notes.into_iter().filter_map(|(holds, note)| holds.then_some(note)).collect()
     }
 
     /// Number of the card's multiprocessors, if it is known.
@@ -245,5 +253,22 @@ impl ProfileSpec {
             Some(name) if Release::named(name).is_some() => format!("{name}-sm{}", sm_of(unless)),
             Some(name) => name.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_counts_no_context_and_says_so() {
+        assert!(NO_CONTEXT.contains(&lab_base::cards::CONTEXT.range()), "{}", lab_base::cards::CONTEXT.range());
+        let notes = |gpu: &str| {
+            let mut spec = RunSpec::default();
+            spec.card.gpu = Some(gpu.parse().unwrap());
+            spec.notes()
+        };
+        assert!(notes("24GiB").contains(&NO_CONTEXT));
+        assert!(!notes("rtx4090").contains(&NO_CONTEXT));
     }
 }
