@@ -71,6 +71,10 @@ class Predictions(InAFolder):
             self.assertNotIn("--", str(raised.exception))
         message = "not built in: --lora (x)\nerror: no; instead: vramlab predict a.py --script\n\nFor help: vramlab predict -h"
         self.assertEqual(problem(message), "no; instead: vramlab predict a.py --script\nnot built in: lora (x)")
+        of_a_script = (
+            "a.py: error: unrecognized arguments: --lr\nwarning: the script asked: MNIST\nerror: the script failed with exit code 2"
+        )
+        self.assertEqual(problem(of_a_script), "the script failed with exit code 2\nwarning: the script asked: MNIST")
 
     def test_a_rehearsal_has_its_figures(self) -> None:
         def shares(count: int) -> dict[str, int]:

@@ -18,6 +18,10 @@ from typing import Any, Optional, Union
 VARIABLE = "VRAMLAB_BINARY"
 _NAME = "vramlab.exe" if sys.platform == "win32" else "vramlab"
 
+# The program's own error, and beginnings of lines before it that explain it.
+_ERROR = re.compile("^error: ", re.MULTILINE)
+_REASONS = ("not built in: ", "warning: the script ")
+
 # A command in a message, which is left as it is.
 _COMMAND = re.compile(r"(`[^`]*`|\bvramlab (?:[a-z]+ )?[^,;()]*)")
 
@@ -94,13 +98,13 @@ def run(words: Sequence[Word], after: Sequence[Word] = (), *, cwd: Optional[Path
 
 
 def problem(stderr: str) -> str:
-    """Returns the program's messages from the first error on, or all of them if none is an error.
+    """Returns the program's error and its reasons, or all of its messages if none is an error. Flags have the names of keyword arguments.
 
-    Flags have the names of keyword arguments there.
+    What a script writes to standard error stands before it, and may have errors of its own.
     """
-    before, mark, rest = stderr.partition("error: ")
-    reasons = [line for line in before.splitlines() if line.startswith("not built in: ")] if mark else []
-    said = (rest if mark else stderr).partition("\nFor help: ")[0].strip()
+    error = _ERROR.search(stderr)
+    reasons = [line for line in stderr[: error.start()].splitlines() if line.startswith(_REASONS)] if error else []
+    said = stderr[error.end() if error else 0 :].partition("\nFor help: ")[0].strip()
     lines = [_COMMAND.split(line) for line in [*said.splitlines(), *reasons]]
     return "\n".join("".join(part if at % 2 else _FLAG.sub(_keyword, part) for at, part in enumerate(line)) for line in lines)
 

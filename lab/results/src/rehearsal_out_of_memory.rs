@@ -69,7 +69,7 @@ pub(super) fn post_mortem(found: &RehearsalResult) -> Option<Section> {
 fn smaller_batch(found: &RehearsalResult) -> Option<String> {
     let share = found.share_that_fits().filter(|_| found.tries.is_none())?;
     Some(format!(
-        " About {:.0} % of the batch might fit, if activations and inputs grow with it; `-L` finds out.",
+        " About {:.0} % of the batch might fit, if the step's tensors grow with it; `-L` finds out.",
         100.0 * share
     ))
 }

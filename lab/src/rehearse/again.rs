@@ -68,7 +68,7 @@ impl Again<'_, '_> {
         Ok(Some(Try { script: alloc_conf(&conf), ..entry(change, self.request, &point, &fitting) }))
     }
 
-    /// Rehearses a smaller batch: the estimated one if there is an estimate, else a half of it; if that does not fit, one more.
+    /// Rehearses a smaller batch: the estimated one if there is an estimate, else a half of it; if that does not fit, smaller ones.
     fn smaller_batch(&mut self, found: &RehearsalResult) -> Result<Option<Try>> {
         if let Some(states) = found.states_beyond_the_card() {
             self.said.push(format!(
@@ -155,9 +155,10 @@ impl Again<'_, '_> {
 /// Batches to rehearse, below the one that does not fit.
 fn candidates(batch: u64, share: Option<f64>) -> Vec<u64> {
     let first = share.map_or(batch / 2, |share| (batch as f64 * share) as u64).clamp(1, batch - 1);
-    let second = if share.is_some() { first - first.div_ceil(4) } else { first / 2 };
-    let mut values = vec![first];
-    values.extend((second > 0).then_some(second));
+    // Memory may be no straight line: a convolution has other workspaces at another batch.
+    let eighths: &[u64] = if share.is_some() { &[8, 6, 3] } else { &[8, 4] };
+    let mut values: Vec<u64> = eighths.iter().map(|part| first * part / 8).filter(|value| *value > 0).collect();
+    values.dedup();
     values
 }
 
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_smaller_batch_is_always_smaller() {
-        assert_eq!(candidates(24, Some(0.6)), [14, 10]);
+        assert_eq!(candidates(24, Some(0.6)), [14, 10, 5]);
         assert_eq!(candidates(24, None), [12, 6]);
         assert_eq!(candidates(2, Some(0.99)), [1]);
         assert_eq!(candidates(2, None), [1]);
