@@ -146,7 +146,9 @@ fn flags(request: &Request) -> Vec<String> {
     let valued = valued.into_iter().filter_map(|(flag, value)| Some(format!("{flag} {}", quoted(&value?))));
     let alone =
         [("--late-events", request.late_events), ("--no-values", !request.values), ("--offline", request.offline)];
-    valued.chain(alone.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag.to_string())).collect()
+    // Its value is joined, since it may have none.
+    let data = request.make_data.map(|words| format!("--make-data={words}"));
+    valued.chain(data).chain(alone.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag.to_string())).collect()
 }
 
 #[cfg(test)]
@@ -265,5 +267,10 @@ mod tests {
         request.world = Some(super::super::world::World::new(4, Vec::new()));
         request.cards = 4;
         assert!(command(&request, &[]).contains("B --world 4 --steps 3"), "{}", command(&request, &[]));
+        request.make_data = Some(2048);
+        assert!(
+            command(&request, &[]).contains(" --cudnn none --make-data=2048 --no-values -- "),
+            "the data is not there"
+        );
     }
 }
