@@ -163,6 +163,9 @@ pub struct Profile {
     pub wide_flash_multiple: usize,
     /// The kernels of cuDNN's attention that are used.
     pub cudnn_attention: CudnnAttention,
+    /// True if a plan of its gradient keeps gradients of keys and values for every query head, if there are fewer heads of keys. cuDNN 9.19 does. The
+    /// stand-in for cuDNN under which some recordings were made names the same bytes for every plan.
+    pub cudnn_attention_repeats_gradients: bool,
     /// CUB's sort in the gradient of an embedding.
     pub index_sort: IndexSort,
     /// In the backward of a maximum or minimum of two: true if the mask of the elements that the other operand won is
@@ -236,6 +239,7 @@ impl Profile {
             newer_efficient_attention: false,
             wide_flash_multiple: 64,
             cudnn_attention: CudnnAttention::WithDropout,
+            cudnn_attention_repeats_gradients: true,
             index_sort: IndexSort::new(Release::from_minor(11), 90),
             masks_extremum_first: false,
             group_norm: GroupNorm::CopiesBefore,
@@ -279,6 +283,7 @@ impl Profile {
                 11 => CudnnAttention::WithDropout,
                 _ => CudnnAttention::Unused,
             },
+            cudnn_attention_repeats_gradients: true,
             index_sort: IndexSort::new(release, sm),
             masks_extremum_first: from(14),
             group_norm: match release.minor {

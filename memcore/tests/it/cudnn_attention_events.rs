@@ -3,7 +3,7 @@
 //!
 //! The expectation is `golden/cudnn_attention_events.json`, recorded from the unmodified torch 2.11.0+cu130 and 2.15.0+cu132 wheels.
 
-use crate::common::labelled::{Row, against_other_releases, against_recordings, data, leaf};
+use crate::common::labelled::{Row, against_other_releases, against_recordings, data, leaf, observe};
 use memcore::profile::Convolution;
 use memcore::{DType, Device, Profile, Result, Tensor, ops};
 
@@ -67,25 +67,26 @@ fn attention(x: &[Tensor], form: &str) -> Result<Tensor> {
     }
 }
 
+fn attention_row(name: &str, dtype: DType, sizes: [usize; 7], form: &'static str) -> Row {
+    let [b, h, hk, t, s, d, dv] = sizes;
+    Row {
+        name: format!("{name}_{b}x{h}x{hk}x{t}x{s}x{d}x{dv}_{form}"),
+        dtype,
+        autocast: false,
+        records: form != "nograd",
+        parameters: Box::new(|_, _| Vec::new()),
+        inputs: Box::new(move |device, dtype| inputs(device, dtype, sizes, form)),
+        run: Box::new(move |_, x| attention(x, form)),
+    }
+}
+
 fn rows(only: &[&str]) -> Vec<Row> {
-    let of = |(name, dtype): (&str, DType), sizes: [usize; 7], form: &'static str| {
-        let [b, h, hk, t, s, d, dv] = sizes;
-        Row {
-            name: format!("{name}_{b}x{h}x{hk}x{t}x{s}x{d}x{dv}_{form}"),
-            dtype,
-            autocast: false,
-            records: form != "nograd",
-            parameters: Box::new(|_, _| Vec::new()),
-            inputs: Box::new(move |device, dtype| inputs(device, dtype, sizes, form)),
-            run: Box::new(move |_, x| attention(x, form)),
-        }
-    };
     let mut rows = Vec::new();
     for sizes @ [_, h, hk, t, s, d, dv] in SIZES {
         for form in FORMS.into_iter().filter(|form| *form != "packed" || (h == hk && t == s && d == dv)) {
-            rows.push(of(("bf16", DType::BF16), sizes, form));
+            rows.push(attention_row("bf16", DType::BF16, sizes, form));
             if ["causal", "mask", "drop"].contains(&form) {
-                rows.push(of(("f16", DType::F16), sizes, form));
+                rows.push(attention_row("f16", DType::F16, sizes, form));
             }
         }
     }
@@ -94,7 +95,36 @@ fn rows(only: &[&str]) -> Vec<Row> {
 }
 
 fn with_cudnn(profile: Profile, workspace_bytes: u64) -> Profile {
-    Profile { convolution: Convolution::Cudnn { workspace_bytes }, ..profile }
+    // The recordings' stand-in for cuDNN names the same bytes for every plan.
+    let convolution = Convolution::Cudnn { workspace_bytes };
+    Profile { convolution, cudnn_attention_repeats_gradients: false, ..profile }
+}
+
+/// The workspaces of gradients that PyTorch 2.11's wheel allocated with its own cuDNN (9.19), on compute capability 9.0, in both 16-bit types. With as many
+/// heads of keys as of queries the plan takes 256 bytes.
+#[test]
+fn a_plan_keeps_gradients_for_every_query_head() {
+    let recorded: [([usize; 7], i64); 9] = [
+        ([2, 32, 8, 1024, 1024, 128, 128], 67371264),
+        ([2, 32, 8, 1000, 1000, 128, 128], 65792256),
+        ([1, 8, 2, 512, 512, 64, 64], 2113792),
+        ([2, 8, 4, 256, 512, 64, 64], 3162368),
+        ([2, 6, 1, 300, 300, 96, 96], 2779456),
+        ([2, 8, 8, 512, 512, 64, 64], 2130176),
+        ([3, 8, 2, 129, 257, 32, 32], 1198432),
+        ([1, 8, 2, 64, 64, 128, 64], 461056),
+        ([2, 4, 2, 17, 33, 80, 80], 128800),
+    ];
+    let profile = Profile::torch_2_11(90);
+    let profile = Profile { convolution: Convolution::Cudnn { workspace_bytes: 256 }, ..profile };
+    for (sizes, bytes) in recorded {
+        for dtype in [DType::BF16, DType::F16] {
+            let [_, forward, _, backward, _] =
+                observe(&attention_row("", dtype, sizes, "heads"), profile.clone()).unwrap();
+            let is_made = |events: &[(i64, String)]| events.iter().any(|(event, _)| *event == bytes);
+            assert!(is_made(&backward) && !is_made(&forward), "{sizes:?}: {bytes} are not among {backward:?}");
+        }
+    }
 }
 
 against_recordings! {

@@ -36,6 +36,8 @@ pub(crate) fn device(options: &Value) -> Device {
     let mut profile = Profile::torch_2_11(sm);
     if let Some(bytes) = options["env"]["FAKECUDNN_WS"].as_str() {
         profile.convolution = Convolution::Cudnn { workspace_bytes: bytes.parse().unwrap() };
+        // The stand-in for cuDNN names the same bytes for every plan.
+        profile.cudnn_attention_repeats_gradients = false;
     }
     let builder = Device::builder(backend.clone()).profile(profile);
     match options["env"]["PYTORCH_ALLOC_CONF"].as_str() {

@@ -101,7 +101,11 @@ impl Recording {
         for (variable, value) in self.file["env"].as_object().unwrap() {
             let value = value.as_str().unwrap();
             match variable.as_str() {
-                "FAKECUDNN_WS" => profile.convolution = Convolution::Cudnn { workspace_bytes: value.parse().unwrap() },
+                "FAKECUDNN_WS" => {
+                    profile.convolution = Convolution::Cudnn { workspace_bytes: value.parse().unwrap() };
+                    // It names the same bytes for every plan.
+                    profile.cudnn_attention_repeats_gradients = false;
+                }
                 "ORACLE_CUDNN" | "FAKECUDA_SM" | "FAKECUDA_MEM" | "PYTORCH_ALLOC_CONF" => {}
                 _ => profile = profile.with_environment(variable, value).unwrap(),
             }
