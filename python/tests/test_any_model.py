@@ -134,12 +134,21 @@ class Tuning(unittest.TestCase):
 
     def test_the_last_pattern_decides_what_is_frozen(self) -> None:
         parameters = {name: Parameter() for name in ("embed.weight", "layers.0.a.weight", "layers.1.a.weight", "head.bias")}
-        model = types.SimpleNamespace(named_parameters=lambda: parameters.items())
+        model = types.SimpleNamespace(named_parameters=lambda remove_duplicate=True: parameters.items())
         imports, lines = tuning.frozen(model, "*, !layers.1, !head")
         exec("\n".join([*imports, *lines]), {"model": model})
         self.assertEqual([name for name, one in parameters.items() if one.requires_grad], ["layers.1.a.weight", "head.bias"])
         with self.assertRaisesRegex(Refused, "no parameter is called tail; there are embed.weight"):
             tuning.frozen(model, "tail")
+
+    def test_a_parameter_that_layers_share_is_frozen_by_each_of_its_names(self) -> None:
+        shared, other = Parameter(), Parameter()
+        every = [("lm_head.weight", shared), ("body.weight", other), ("embed.weight", shared)]
+        model = types.SimpleNamespace(named_parameters=lambda remove_duplicate=True: every[:2] if remove_duplicate else every)
+        for patterns, is_trained in (("embed", False), ("lm_head", False), ("*,!embed", True)):
+            imports, lines = tuning.frozen(model, patterns)
+            exec("\n".join([*imports, *lines]), {"model": model})
+            self.assertEqual(shared.requires_grad, is_trained, patterns)
 
 
 class Inputs(unittest.TestCase):

@@ -14,9 +14,12 @@ TASKS = (
 )
 # What stands in a regular expression, and in no name of a layer.
 PATTERN = re.compile(r"[*|\\(\[^$+?]")
-FROZEN = """for name, parameter in model.named_parameters():
-    modules = [name[:end] for end in range(len(name)) if name[end] == "."] + [name]
-    last = next((one for one in reversed(%s) if any(fnmatchcase(part, one.lstrip("!")) for part in modules)), "!")
+# A parameter that layers share has every name of theirs.
+FROZEN = """names = {}
+for name, parameter in model.named_parameters(remove_duplicate=False):
+    names.setdefault(parameter, []).extend([name[:end] for end in range(len(name)) if name[end] == "."] + [name])
+for parameter, parts in names.items():
+    last = next((one for one in reversed(%s) if any(fnmatchcase(part, one.lstrip("!")) for part in parts)), "!")
     parameter.requires_grad_(last.startswith("!"))"""
 
 
@@ -131,7 +134,7 @@ def frozen(model, patterns):
     from fnmatch import fnmatchcase
 
     words = [word.strip() for word in patterns.split(",")]
-    names = [name for name, _ in model.named_parameters()]
+    names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
     parts = {name[:end] for name in names for end in range(len(name)) if name[end] == "."} | set(names)
     for word in words:
         if not any(fnmatchcase(part, word.lstrip("!")) for part in parts):
