@@ -32,7 +32,9 @@ UNET = dict(in_channels=4, out_channels=4, layers_per_block=2)
 MODELS: dict[str, Any] = {name: name for name in KNOWN}
 with open(os.path.join(ROOT, "lab", "imports", "known", "published.json"), encoding="utf-8") as listed:
     MODELS.update({one["name"]: one["files"]["config.json"] for one in json.load(listed) if one["name"] in BY_NAME})
-MODELS.update({name: config for name, (config, _, _) in NETWORKS.items() if name not in ("gemma-2-2b",)})
+# Recorded networks that the 99 do not have, or have above.
+OTHERS = """gemma-2-2b gemma-2-9b gpt-oss-120b granite-3.3-8b modernbert-large olmo-2-13b olmo-2-1b olmo-3-7b qwen3-235b-a22b""".split()
+MODELS.update({name: config for name, (config, _, _) in NETWORKS.items() if name not in OTHERS})
 MODELS.update({
     "llama-3.3-70b": decoder("llama", "LlamaForCausalLM", 128256, 8192, 28672, 80, 64, 8, 131072, rope_theta=500000.0, rms_norm_eps=1e-5),
     "r1-distill-llama-8b": decoder("llama", "LlamaForCausalLM", 128256, 4096, 14336, 32, 32, 8, 131072, rope_theta=500000.0, rms_norm_eps=1e-5),

@@ -51,6 +51,12 @@ pub fn find(word: &str) -> Option<&'static Published> {
     published().iter().find(is_own).or_else(|| by(&is_meant)).or_else(|| by(&is_called))
 }
 
+/// Returns the repository that a name on the hub without its owner means, in any case.
+pub fn find_without_owner(word: &str) -> Option<&'static Published> {
+    let is_called = |hub: &String| hub.split_once('/').is_some_and(|(_, own)| own.eq_ignore_ascii_case(word));
+    published().iter().find(|one| one.hub.iter().any(is_called))
+}
+
 /// Returns the files of every repository that this program knows, by its name in lower case: those of networks that are built in, too.
 pub fn files_by_name() -> Map<String, Value> {
     let mut found = Map::new();
