@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// How the requests of two recordings differ. The first of each pair is the earlier one. Bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestsDiff {
-    /// Number of requests before the first difference: equal in size, and in who asked.
+    /// Number of requests before the first difference: equal in size, and in who asked if both recordings name any place alike.
     pub equal: u64,
     /// The request of each that differs; `null` for a recording that ends there. Absent if the first difference is in how long memory lives, or if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,8 @@
 //! Where two recordings begin to differ, and what follows from it.
 //!
 //! Requests are the same if they have the same size and come from the same place: the lines of the program and its libraries, and PyTorch's operator. A line that an
-//! edit or another release of a library has moved is still the same (`shared_lines`).
+//! edit or another release of a library has moved is still the same (`shared_lines`). If they name next to no place alike, as a script's and a
+//! prediction's do, sizes alone are compared.
 
 use rustc_hash::FxHashMap;
 
@@ -24,7 +25,7 @@ pub struct Request {
 /// The first difference of two recordings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum First {
-    /// They ask for something else after requests that are equal, as are the moments at which their memory is freed.
+    /// They ask for something else after requests that are equal (in size alone, if they share no place), as are the moments at which their memory is freed.
     Request {
         /// Number of equal requests.
         equal: usize,
@@ -85,7 +86,7 @@ pub fn differences(snapshots: [&Snapshot; 2], device: usize) -> Differences {
     let by = |pair: [u64; 2]| pair[0].abs_diff(pair[1]);
     places.sort_by_key(|place| std::cmp::Reverse((by(place.at_peak), by(place.requests.map(|n| n as u64)))));
     Differences {
-        first: first(snapshots, [&one, &other]),
+        first: first(snapshots, [&one, &other], share_places(&one, &other)),
         requests,
         peak_bytes: [one.peak_bytes, other.peak_bytes],
         reserved_bytes: [one.reserved_bytes, other.reserved_bytes],
@@ -206,9 +207,17 @@ impl Course {
     }
 }
 
-/// The first difference: of a request, or of a life that ends before that.
-fn first(snapshots: [&Snapshot; 2], [one, other]: [&Course; 2]) -> Option<First> {
-    let same = |((a, at, _), (b, bt, _)): &(&(u64, usize, StackId), &(u64, usize, StackId))| a == b && at == bt;
+/// True if the recordings name places alike: at least a tenth of the requests of one come from places that the other has, too.
+fn share_places(one: &Course, other: &Course) -> bool {
+    let shared = one.count.iter().map(|(place, count)| *count.min(other.count.get(place).unwrap_or(&0)));
+    10 * shared.sum::<usize>() >= one.requests.len().min(other.requests.len())
+}
+
+/// The first difference: of a request, or of a life that ends before that. `share_places`: whether the recordings name any place alike.
+fn first(snapshots: [&Snapshot; 2], [one, other]: [&Course; 2], share_places: bool) -> Option<First> {
+    let same = |((a, at, _), (b, bt, _)): &(&(u64, usize, StackId), &(u64, usize, StackId))| {
+        a == b && (at == bt || !share_places)
+    };
     let equal = one.requests.iter().zip(&other.requests).take_while(same).count();
     let lives = one.freed.iter().zip(&other.freed).take(equal).enumerate();
     // What one recording frees after its last equal request may be freed in the other, too.

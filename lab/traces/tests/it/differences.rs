@@ -94,3 +94,21 @@ fn memory_that_lives_longer_is_told_before_what_follows_from_it() {
     };
     assert_eq!((request.bytes, found.peak_bytes), (50, [150, 170]));
 }
+
+#[test]
+fn without_a_place_that_both_have_sizes_alone_are_compared() {
+    let elsewhere = |bytes: u64| {
+        vec![
+            takes(0, 100, 1, "mm"),
+            takes(1, 50, 2, "threshold"),
+            Frees(1),
+            takes(2, bytes, 3, "mm"),
+            Frees(0),
+            Frees(2),
+        ]
+    };
+    assert_eq!(between(&usual(), &elsewhere(20)).first, None);
+    let found = between(&usual(), &elsewhere(24));
+    let Some(First::Request { equal: 2, asked: [Some(one), Some(other)] }) = &found.first else { panic!("{found:?}") };
+    assert_eq!((one.bytes, other.bytes), (20, 24));
+}
