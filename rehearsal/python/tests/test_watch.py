@@ -1,7 +1,10 @@
 """The count of steps, the end of a program, and the answer."""
 
 import json
+import multiprocessing
 import os
+import signal
+import time
 import types
 
 import pytest
@@ -213,3 +216,17 @@ def test_a_repository_without_an_owner_is_pushed_nowhere():
     assert module.HfApi().create_repo("out") == "https://huggingface.co/rehearsal/rehearsal"
     assert module.HfApi().create_repo(repo_id="out") == "https://huggingface.co/rehearsal/out"
     assert module.HfApi().create_repo(repo_id="org/out") == "https://huggingface.co/org/out"
+
+
+def test_workers_of_loaders_end_with_the_script_and_other_processes_do_not():
+    context, before = multiprocessing.get_context("fork"), signal.getsignal(signal.SIGCHLD)
+    worker, other = (context.Process(target=time.sleep, args=(60,), daemon=daemon) for daemon in (True, False))
+    worker.start(), other.start()
+    try:
+        watch.end_workers()
+        worker.join(30)
+        assert worker.exitcode == -signal.SIGKILL
+        assert other.is_alive()
+    finally:
+        other.kill()
+        signal.signal(signal.SIGCHLD, before)

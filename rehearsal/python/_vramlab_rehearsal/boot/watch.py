@@ -260,8 +260,24 @@ class Watch:
             signal.signal(signal.SIGTERM, terminated)
 
 
+def end_workers():
+    """Ends the workers of the script's loaders: they would print that their pipes are broken."""
+    import signal
+    import threading
+
+    multiprocessing = sys.modules.get("multiprocessing")
+    if multiprocessing is None or threading.current_thread() is not threading.main_thread():
+        return
+    # PyTorch's loader raises an error when a worker ends.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for child in multiprocessing.active_children():
+        if child.daemon:
+            child.kill()
+
+
 def leave(code):
     """Ends the process without running what the script would still do."""
+    guarded(end_workers)()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
