@@ -231,8 +231,13 @@ fn checkpointing(keys: &Keys<'_>, taken: &mut Taken<'_>) {
     match keys.value("gradient_checkpointing") {
         Some(Value::Bool(true)) => {
             taken.set("checkpoint", "blocks");
-            if keys.inner("gradient_checkpointing_kwargs").is_on("use_reentrant") {
-                taken.note("gradient_checkpointing_kwargs: use_reentrant=true (counted as false)");
+            let own = keys.inner("gradient_checkpointing_kwargs");
+            if own.value("use_reentrant").is_none_or(is_on) {
+                let is_default = keys.value("gradient_checkpointing_kwargs").is_none();
+                taken.reentrant(
+                    if is_default { "axolotl's default" } else { "as the recipe says" },
+                    keys.is_on("load_in_8bit"),
+                );
             }
         }
         Some(Value::String(how)) if how == "offload" => taken.set("checkpoint", "blocks"),

@@ -105,7 +105,8 @@ pub(super) fn settle(keys: &Keys<'_>, taken: &mut Taken<'_>) -> Result<()> {
     if !keys.is_on("disable_gradient_checkpointing") {
         taken.set("checkpoint", "blocks");
         if keys.value("use_reentrant_gc").is_none_or(|value| *value == Value::Bool(true)) {
-            taken.note("gradient checkpointing with use_reentrant=True, LLaMA-Factory's default (counted as False)");
+            let is_of_8_bits = keys.value("quantization_bit").and_then(Value::as_u64) == Some(8);
+            taken.reentrant("LLaMA-Factory's default", is_of_8_bits);
         }
     }
     match keys.text("flash_attn").unwrap_or("auto") {

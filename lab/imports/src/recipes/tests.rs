@@ -142,6 +142,20 @@ fn weights_of_few_bits_and_types() {
 
 /// Magnitudes, frozen parts, and scales that two trainers quantize unless told.
 #[test]
+fn checkpointing_of_the_reentrant_kind_is_not_counted_with_8_bit_weights() {
+    let of = |text: &str| counted(text).1;
+    let eight = format!("{AXOLOTL}load_in_8bit: true\nadapter: lora\nlora_r: 8\n");
+    assert_eq!(refused(&of(&eight)), ["gradient checkpointing with 8-bit weights and use_reentrant=true"]);
+    let other = format!("{eight}gradient_checkpointing_kwargs:\n  use_reentrant: false\n");
+    assert!(refused(&of(&other)).is_empty());
+    assert_eq!(refused(&of(&format!("{LLAMA_FACTORY}quantization_bit: 8\n"))).len(), 1);
+    assert!(refused(&of(&format!("{LLAMA_FACTORY}quantization_bit: 8\nuse_reentrant_gc: false\n"))).is_empty());
+    let is_said =
+        |text: &str| of(text).args.left_out.iter().any(|one| one.contains("use_reentrant=True, axolotl's default"));
+    assert!(is_said(AXOLOTL) && !is_said(&other));
+}
+
+#[test]
 fn adapters_and_frozen_parts_are_fields() {
     let with = |base: &str, more: &str| fields(counted(&format!("{base}{more}")).1);
     assert_eq!(with(AXOLOTL, "adapter: lora\npeft_use_dora: true\n")["dora"], true);
