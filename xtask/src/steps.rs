@@ -102,6 +102,8 @@ const LONG: &[Step] = &[
         args: &["miri", "test", "-p", "memcore", "--test", "it", "several_threads"],
         needs: Some(MIRI),
     },
+    // One of them takes minutes, and nextest leaves it out.
+    Step { name: "tests of the suites", args: &["test", "-p", "vramlab-conformance", "--lib"], needs: None },
     // Without a driver it prints a message and passes.
     Step {
         name: "ten thousand steps on an adapter",

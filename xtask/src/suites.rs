@@ -20,8 +20,8 @@ use crate::stamp::{Inputs, Stamp};
 /// Names of test programs that are suites.
 const NAMES: [&str; 3] = ["reference", "meta", "conformance"];
 
-/// What nextest runs: all others.
-pub(crate) const OTHERS: &str = "not (binary(reference) or binary(meta) or binary(conformance))";
+/// What nextest runs: all others. A library of such a name has tests of its own, of which one takes minutes: `--full` runs it.
+pub(crate) const OTHERS: &str = "not (kind(test) & (binary(reference) | binary(meta) | binary(conformance)) | test(under_every_profile_results_and_gradients))";
 
 /// A part of a suite: what its name adds, the arguments that select its trials, and variables.
 type Part = (String, Vec<&'static str>, Vec<(&'static str, OsString)>);
