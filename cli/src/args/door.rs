@@ -164,8 +164,14 @@ fn rehearse(mut line: Line<'_>) -> Result<Entered> {
 
 /// A command with a network: `gpt2`, `config.json`, `model.pt2`, a recipe. `--largest` of `predict` is the command `fit`.
 fn network(mut line: Line<'_>, name: &str) -> Result<Entered> {
-    let place = line.positionals(&[name, "fit"]).first().copied();
     let mut notes = Vec::new();
+    if let Some(command) = line.command(name).filter(|_| name != "train") {
+        let without_effect = spellings::without_effect(&mut line.rest, command);
+        if !without_effect.is_empty() {
+            notes.push(format!("note: no effect on memory: {}", without_effect.join(", ")));
+        }
+    }
+    let place = line.positionals(&[name, "fit"]).first().copied();
     if let Some(at) = place {
         let word = line.rest.remove(at).to_string_lossy().into_owned();
         let is_named = names_network(&line);

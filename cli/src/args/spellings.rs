@@ -44,6 +44,7 @@ const NAMES: &[(&str, &[&str])] = &[
     ("optimizer", &["optim", "opt"]),
     ("lr", &["learning-rate"]),
     ("lora", &["lora-r", "lora-rank"]),
+    ("lora-target", &["target-modules", "lora-target-modules"]),
     (
         "accumulate",
         &[
@@ -104,8 +105,56 @@ const SAYS: &[Says] = &[
     says("foreach", None, &["--optimizer-impl", "foreach"]),
     says("optim", Some("adamw-torch-fused"), &["--optimizer", "adamw", "--optimizer-impl", "fused"]),
     says("optimizer", Some("adamw-torch-fused"), &["--optimizer", "adamw", "--optimizer-impl", "fused"]),
+    says("bits", Some("4"), &["--load-in-4bit"]),
+    says("bits", Some("8"), &["--load-in-8bit"]),
     says("expandable-segments", None, &["--alloc-conf", "expandable_segments:True"]),
 ];
+
+/// Flags of other programs that change no memory, with a value and without one.
+const NO_EFFECT: &[&str] = &[
+    "lora-alpha",
+    "lora-bias",
+    "warmup-steps",
+    "warmup-ratio",
+    "lr-scheduler-type",
+    "logging-steps",
+    "logging-dir",
+    "save-steps",
+    "save-total-limit",
+    "report-to",
+    "run-name",
+    "output-dir",
+    "num-train-epochs",
+    "num-epochs",
+    "epochs",
+];
+const SWITCHES_WITHOUT_EFFECT: &[&str] = &["do-train", "overwrite-output-dir", "push-to-hub"];
+
+/// Takes the flags that change no memory out of words, up to `--`, and returns them as they were typed. A flag that the command has stays.
+pub(super) fn without_effect(words: &mut Vec<OsString>, command: &Command) -> Vec<String> {
+    let has = |name: &str| command.get_arguments().any(|arg| arg.get_long() == Some(name));
+    let (mut at, mut taken) = (0, Vec::new());
+    while let Some(word) = words.get(at).filter(|word| *word != "--") {
+        let flag = word.to_str().filter(|word| word.starts_with("--")).map(String::from);
+        let name = flag.as_deref().map(|flag| spelled(flag[2..].split('=').next().unwrap_or_default()));
+        let (Some(flag), Some(name)) = (flag, name.filter(|name| !has(name))) else {
+            at += 1;
+            continue;
+        };
+        let is_switch = SWITCHES_WITHOUT_EFFECT.contains(&name.as_str());
+        if !is_switch && !NO_EFFECT.contains(&name.as_str()) {
+            at += 1;
+            continue;
+        }
+        words.remove(at);
+        let is_value = |word: &OsString| !word.to_string_lossy().starts_with("--");
+        if !is_switch && !flag.contains('=') && words.get(at).is_some_and(is_value) {
+            words.remove(at);
+        }
+        taken.push(flag);
+    }
+    taken
+}
 
 /// Returns this program's name of a flag; the name itself if it has no other.
 pub(super) fn ours(name: &str) -> String {

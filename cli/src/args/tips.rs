@@ -36,7 +36,6 @@ const FLAGS: &[(&[&str], &str)] = &[
         &["gpus"],
         "several cards: --data-parallel N; which card to take: vramlab plan NETWORK --global-batch 64 --gpus any",
     ),
-    (&["target-modules", "lora-target-modules"], "--lora-target q_proj,v_proj, or all-linear"),
     (&["amp"], "--precision autocast-bf16, or --bf16"),
     (&["host", "address"], "vramlab ui --public ADDRESS, with 0.0.0.0 for every address"),
     (

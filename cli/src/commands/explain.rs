@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
+use lab::Error;
 use lab::explain::explain;
 use lab::input;
 use lab::results::ExplainResult;
@@ -25,14 +26,30 @@ const MAX_STREAM: u64 = 1 << 30;
 /// A text without a message; a file that cannot be read; results that cannot be written.
 pub(super) fn run(args: &ExplainArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations())?;
-    let text = match args.text.as_slice() {
-        [] => file(input::STDIN)?.unwrap_or_default(),
-        [one] => file(one)?.unwrap_or_else(|| one.clone()),
-        words => words.join(" "),
+    let (name, text) = match args.text.as_slice() {
+        [] => (None, file(input::STDIN)?.unwrap_or_default()),
+        [one] => match file(one)? {
+            Some(text) => (Some(one.as_str()), text),
+            None => (None, one.clone()),
+        },
+        words => (None, words.join(" ")),
     };
-    let found = ExplainResult::from(&explain(&text)?);
+    let found = explain(&text).map_err(|error| without_message(error, name, &text))?;
+    let found = ExplainResult::from(&found);
     output::deliver_findings(ui, &args.output, None, &found)?;
     Ok(Code::Done)
+}
+
+/// The error of a text without a message, with the file's name if it has one, and with what else `open` reads.
+fn without_message(error: Error, name: Option<&str>, text: &str) -> Error {
+    match (error, name) {
+        (Error::Usage { .. }, Some(name)) if text.trim().is_empty() => Error::usage(name, "the file is empty"),
+        (Error::Usage { problem, .. }, Some(name)) => {
+            let others = "vramlab open also reads snapshots (.pickle), recordings and results of --json";
+            Error::usage(name, format!("{problem}. {others}"))
+        }
+        (error, _) => error,
+    }
 }
 
 /// Returns the end of the file or pipe of that name, packed with gzip or not; `None` if there is no such file, and the argument is the message itself.

@@ -41,14 +41,32 @@ pub(super) fn text(tries: &Tries, view: View) -> String {
     };
     // Three entries with little detail are better than two with much, and two are better than one.
     let with_code = [Below::Command, Below::Flags, Below::Script];
-    let several = (WITH_CODE.min(all)..=all).rev().find_map(|n| fitting(n, &with_code, LINES));
+    // The code of adapters takes a line more.
+    let most = |n: usize| LINES + usize::from(n < all && shown(&tries.entries, n).iter().any(|entry| adapts(entry)));
+    let several = (WITH_CODE.min(all)..=all).rev().find_map(|n| fitting(n, &with_code, most(n)));
     let bare = || (WITH_CODE..=all).rev().find_map(|n| fitting(n, &[Below::Nothing], LINES + 1));
     let one = || fitting(1, &with_code, LINES).unwrap_or_else(|| lines(tries, 1, Below::Script, view));
     several.or_else(bare).unwrap_or_else(one).concat()
 }
 
+/// The first entries; if none of them trains adapters, the first that does has the place of the last one, since many people begin with these.
+fn shown(entries: &[Try], n: usize) -> Vec<&Try> {
+    let mut shown: Vec<&Try> = entries.iter().take(n).collect();
+    if n > 1
+        && !shown.iter().any(|entry| adapts(entry))
+        && let (Some(last), Some(entry)) = (shown.last_mut(), entries.iter().find(|entry| adapts(entry)))
+    {
+        *last = entry;
+    }
+    shown
+}
+
+fn adapts(entry: &Try) -> bool {
+    entry.flags.split(' ').any(|flag| flag == "--lora")
+}
+
 fn lines(tries: &Tries, n: usize, below: Below, view: View) -> Vec<String> {
-    let shown = &tries.entries[..n.min(tries.entries.len())];
+    let shown = shown(&tries.entries, n);
     let with_room = shown.iter().any(|entry| entry.left_bytes.is_some());
     let mut out = vec![heading(tries, shown.is_empty(), with_room, view)];
     for (number, entry) in shown.iter().enumerate() {
@@ -181,6 +199,17 @@ mod tests {
 
     fn tries(entries: Vec<Try>) -> Tries {
         Tries { entries, search: String::new(), ..Tries::none("Try, the smallest change first (each was run)") }
+    }
+
+    #[test]
+    fn adapters_are_among_the_entries_of_a_short_answer() {
+        let [first, second, third] = ["checkpointing", "momentum", "LoRA"].map(|change| entry(change, true));
+        let lora = Try { flags: "--checkpoint blocks --lora 16".into(), ..third };
+        let all = [first, second, lora];
+        let names = |n: usize| shown(&all, n).iter().map(|entry| entry.change.clone()).collect::<Vec<_>>();
+        assert_eq!(names(2), ["checkpointing", "LoRA"]);
+        assert_eq!(names(3), ["checkpointing", "momentum", "LoRA"]);
+        assert_eq!(names(1), ["checkpointing"]);
     }
 
     #[test]

@@ -215,10 +215,17 @@ const USUAL: &str = "torch-2.11-";
 
 impl Card {
     /// Returns the card with this name: this program's (`rtx4090`), or one that the driver prints (`NVIDIA GeForce RTX 4090`,
-    /// `NVIDIA A100-SXM4-80GB`). Case, blanks and hyphens do not matter.
+    /// `NVIDIA A100-SXM4-80GB`). Case, blanks and hyphens do not matter. Four digits are those of an RTX (`4090`, `3080 Ti`).
     pub fn named(name: &str) -> Option<&'static Card> {
         let wanted = letters(name);
-        with_slices().find(|card| [card.name, card.title].into_iter().any(|own| letters(own) == wanted))
+        let of_number = || {
+            let has_number = wanted.len() > 3 && wanted.bytes().take(4).all(|byte| byte.is_ascii_digit());
+            has_number.then(|| format!("rtx{wanted}"))
+        };
+        let is_called =
+            |card: &&Card, wanted: &str| [card.name, card.title].into_iter().any(|own| letters(own) == wanted);
+        let found = with_slices().find(|card| is_called(card, &wanted));
+        found.or_else(|| of_number().and_then(|wanted| with_slices().find(|card| is_called(card, &wanted))))
     }
 
     /// Returns names that may have been meant: the sizes of a card that has several, names that differ only in blanks and hyphens, names that a
@@ -378,11 +385,14 @@ mod tests {
             ("NVIDIA A100-SXM4-80GB MIG 2g.20gb", "a100-80-2g.20gb"),
             ("NVIDIA A100-PCIE-40GB MIG 3g.20gb", "a100-40-3g.20gb"),
             ("NVIDIA H200 MIG 1g.18gb+me", "h200-1g.18gb"),
+            ("4090", "rtx4090"),
+            ("3090 Ti", "rtx3090ti"),
         ] {
             assert_eq!(Card::named(printed).map(|card| card.name), Some(name), "{printed}");
         }
         // Other cards, with other memory, or one of several.
-        for other in ["NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA H100 NVL", "NVIDIA A100", "RTX", "4090", "", "24GB"]
+        for other in
+            ["NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA H100 NVL", "NVIDIA A100", "RTX", "4060ti", "", "24GB"]
         {
             assert_eq!(Card::named(other), None, "{other}");
         }

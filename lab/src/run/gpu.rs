@@ -143,9 +143,11 @@ mod tests {
     #[test]
     fn what_cannot_be_meant_is_refused_with_what_can() {
         let error = |text: &str| text.parse::<Gpu>().unwrap_err();
-        assert!(error("4090").contains("did you mean 'rtx4090', or a size such as 24GiB?"), "{}", error("4090"));
+        assert_eq!("4090".parse::<Gpu>(), "rtx4090".parse());
+        assert!(error("3080").contains("did you mean 'rtx3080-10', 'rtx3080-12'"), "{}", error("3080"));
         assert!(error("24").contains("24 bytes; did you mean a size such as 24GiB?"), "{}", error("24"));
         assert!(error("24564").contains("did you mean a size"), "{}", error("24564"));
+        assert!(error("4091").contains("did you mean a size"), "{}", error("4091"));
         assert!(error("4090ti").contains("did you mean 'rtx4090'?"), "{}", error("4090ti"));
         assert!(error("a100").contains("did you mean 'a100-40' or 'a100-80'?"), "{}", error("a100"));
         assert_eq!("25769803776".parse(), Ok(Gpu::Bytes(24 << 30)));

@@ -3,6 +3,7 @@
 //! The smallest change comes first: a setting outside of the script, one line of it, a batch in parts, other numeric types, another optimizer, a shorter
 //! sequence; combinations of a few small changes come before a large one.
 
+mod nearest;
 mod single;
 
 use std::collections::HashMap;
@@ -166,6 +167,7 @@ impl TrySearch<'_> {
             false => "Try, the smallest change first (each was run)".into(),
         };
         let search = match found.end {
+            _ if entries.is_empty() => self.nearest(&allowed.changes)?,
             // A full list needs no others.
             End::Work if entries.len() < MOST => format!(
                 "The search ended at its limit of work, after {}; there may be others.",
