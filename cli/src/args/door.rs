@@ -243,6 +243,10 @@ fn info(mut line: Line<'_>) -> Result<Entered> {
             line.rest.insert(at, name.into());
             Ok(line.with_own("cards"))
         }
+        // A card that comes with memories of several sizes.
+        name if Card::like(name).iter().all(|card| card.starts_with(&format!("{name}-"))) => Err(Failure::usage(
+            format!("{name}: did you mean {}? vramlab info cards lists all", Card::like(name).join(" or ")),
+        )),
         _ => {
             let mut notes = Vec::new();
             let words = words_of(&topic, what::named(&topic)?, false, &mut notes)?;

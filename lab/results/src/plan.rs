@@ -146,12 +146,12 @@ const GIB: u64 = 1 << 30;
 impl TrainingPlan {
     fn answer(&self) -> String {
         let has = self.card.as_ref().map_or_else(
-            || format!("of {}", short(self.budget_bytes)),
-            |card| format!("of the {}'s {}", card.title, short(self.budget_bytes)),
+            || short(self.budget_bytes),
+            |card| format!("the {}'s {}", card.title, short(self.budget_bytes)),
         );
         match &self.best {
             Some(best) => format!(
-                "Yes: about {} a step (estimate), {} {has}: {}",
+                "Yes: about {} a step (estimate), {} of {has}: {}",
                 duration(best.seconds),
                 short(best.reserved_bytes()),
                 best.in_words()
@@ -160,7 +160,7 @@ impl TrainingPlan {
                 let least = self.front.last().map_or_else(String::new, |one| {
                     format!(": the least is {}, with {}", short(one.reserved_bytes()), one.in_words())
                 });
-                format!("No plan surely fits {has}{least}")
+                format!("No plan surely fits into {has}{least}")
             }
         }
     }

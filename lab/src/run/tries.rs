@@ -99,6 +99,12 @@ fn changes_the_training(axis: Axis) -> bool {
     matches!(axis, Axis::Sequence | Axis::Precision | Axis::Optimizer | Axis::LargerOptimizer)
 }
 
+/// True if two of these changes cannot be made beside each other.
+fn exclude_each_other(changes: &[Change], made: &[usize]) -> bool {
+    let axis = |i: &usize| changes[*i].axis();
+    made.iter().enumerate().any(|(at, one)| made[..at].iter().any(|other| axis(other).excludes(axis(one))))
+}
+
 /// States of a parameter's size and type that an optimizer surely has of each. Others have smaller ones, or have them on the host.
 fn states(kind: OptimizerKind) -> u64 {
     use OptimizerKind::{Adam, AdamW, Adamax, Momentum, NAdam, NAdamW, RAdam, RAdamW};
@@ -236,7 +242,8 @@ impl TrySearch<'_> {
             if is_too_large(changed) {
                 return Ok((Outcome::Missed, 0));
             }
-            if saves_nothing(changed) || of == Of::Adapters && changed.iter().any(is_of_others) {
+            let may_be = of == Of::All || !changed.iter().any(is_of_others);
+            if saves_nothing(changed) || exclude_each_other(changes, changed) || !may_be {
                 return Ok((Outcome::Impossible, 0));
             }
             if of == Of::Adapters && !changed.iter().any(|i| changes[*i].axis() == Axis::Adapters) {

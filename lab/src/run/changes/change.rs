@@ -51,6 +51,14 @@ pub(in crate::run) enum Axis {
     InBackward,
 }
 
+impl Axis {
+    /// True if a change on the other axis cannot be made beside one on this: of each axis there is one, and a form of the optimizer is that of the run's own.
+    pub(in crate::run) fn excludes(self, other: Axis) -> bool {
+        let is_optimizer = |axis: Axis| matches!(axis, Axis::Optimizer | Axis::LargerOptimizer);
+        self == other || self == Axis::Form && is_optimizer(other) || other == Axis::Form && is_optimizer(self)
+    }
+}
+
 type Edit = Box<dyn Fn(&mut RunSpec) + Send + Sync>;
 
 /// A change of a run.

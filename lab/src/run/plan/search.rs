@@ -123,7 +123,7 @@ impl Search<'_> {
         let mut choices: Vec<Vec<usize>> = vec![Vec::new()];
         for &i in &moves.timed {
             let axis = moves.all[i].axis();
-            let free = |chosen: &&Vec<usize>| chosen.iter().all(|other| moves.all[*other].axis() != axis);
+            let free = |chosen: &&Vec<usize>| chosen.iter().all(|other| !moves.all[*other].axis().excludes(axis));
             let with: Vec<Vec<usize>> =
                 choices.iter().filter(free).map(|chosen| [chosen.as_slice(), &[i]].concat()).collect();
             choices.extend(with);
