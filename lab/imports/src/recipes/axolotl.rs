@@ -231,11 +231,13 @@ fn checkpointing(keys: &Keys<'_>, taken: &mut Taken<'_>) {
     match keys.value("gradient_checkpointing") {
         Some(Value::Bool(true)) => {
             taken.set("checkpoint", "blocks");
-            let own = keys.inner("gradient_checkpointing_kwargs");
-            if own.value("use_reentrant").is_none_or(is_on) {
-                let is_default = keys.value("gradient_checkpointing_kwargs").is_none();
+            // Its configuration sets it so (0.19).
+            let others = ["gradient_checkpointing_kwargs", "unfrozen_parameters", "rl"];
+            let is_default = others.into_iter().all(|key| keys.value(key).is_none_or(Value::is_null));
+            let says = keys.inner("gradient_checkpointing_kwargs").is_on("use_reentrant");
+            if says || is_default {
                 taken.reentrant(
-                    if is_default { "axolotl's default" } else { "as the recipe says" },
+                    if says { "as the recipe says" } else { "axolotl's default" },
                     keys.is_on("load_in_8bit"),
                 );
             }
