@@ -47,6 +47,9 @@ const STARTERS: [&str; 10] =
 /// How the address of a model's page on the hub begins.
 const HUB: [&str; 2] = ["https://huggingface.co/", "https://hf.co/"];
 
+/// How names of weights end that bitsandbytes has quantized.
+const QUANTIZED: &str = "-bnb-4bit";
+
 /// The most of a file that is read to find a name in it. Bytes.
 const MOST_READ: u64 = 1 << 20;
 
@@ -81,6 +84,12 @@ pub(super) fn named(word: &str) -> Result<What, Failure> {
     }
     if let Some(config) = lab::any_model::in_hub_cache(word) {
         return Ok(What::Hub { name: word.into(), config });
+    }
+    if let Some(whole) = word.to_ascii_lowercase().strip_suffix(QUANTIZED).map(|whole| &word[..whole.len()]) {
+        return Err(Failure::usage(format!(
+            "{word}: its weights are quantized, and vramlab knows the network without that; with adapters: \
+             vramlab predict {whole} --lora 16 --load-in-4bit"
+        )));
     }
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("json") => Err(Failure::usage(format!(
