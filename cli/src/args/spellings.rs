@@ -110,8 +110,8 @@ const SAYS: &[Says] = &[
     says("expandable-segments", None, &["--alloc-conf", "expandable_segments:True"]),
 ];
 
-/// Flags of other programs that change no memory, with a value and without one.
-const NO_EFFECT: &[&str] = &[
+/// Flags of other programs that change no memory: those with a value, and [without](SWITCHES_WITHOUT_EFFECT).
+pub(super) const NO_EFFECT: &[&str] = &[
     "lora-alpha",
     "lora-bias",
     "warmup-steps",

@@ -7,6 +7,8 @@ use std::path::Path;
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use super::spellings::NO_EFFECT;
+
 /// Most letters that may be wrong, missing, too many or swapped in a slip of the keys.
 const SLIP: usize = 2;
 
@@ -20,10 +22,6 @@ const BITS: &str = "weights of 4 or 8 bits: --load-in-4bit, --load-in-8bit";
 const FLAGS: &[(&[&str], &str)] = &[
     (&["qlora"], "--lora 16 --load-in-4bit"),
     (&["peft"], "adapters of rank 16: --lora 16"),
-    (
-        &["lora-alpha", "warmup-steps", "warmup-ratio", "logging-steps", "save-steps", "report-to", "output-dir"],
-        "it has no effect on memory; leave the flag out",
-    ),
     (&["4bit", "8bit", "bnb", "quantization", "quantize", "bits"], BITS),
     (&["lora", "offload", "cpu-offload"], RUN_IT),
     (&["compile", "torch-compile", "liger", "flash"], RUN_IT),
@@ -31,6 +29,7 @@ const FLAGS: &[(&[&str], &str)] = &[
         &["epochs", "num-train-epochs", "num-epochs"],
         "memory repeats after a few steps, so epochs do not matter; leave the flag out, or give --steps N",
     ),
+    (NO_EFFECT, "it has no effect on memory; leave the flag out"),
     (&["memory", "vram", "gpu-memory", "mem"], "give the card or its memory: --gpu rtx4090, --gpu 24GiB"),
     (
         &["gpus"],
@@ -43,10 +42,6 @@ const FLAGS: &[(&[&str], &str)] = &[
         "several cards: --data-parallel N, and --zero STAGE for ZeRO or FSDP",
     ),
     (&["max-batch", "largest-batch", "auto-batch-size", "find-batch-size"], "the largest batch that fits: --largest"),
-    (
-        &["output-dir", "learning-rate-scheduler", "warmup-steps", "save-steps", "logging-steps"],
-        "TrainingArguments as a file: --hf-args FILE",
-    ),
     (&["output", "out", "save-to"], "write the answer with --html FILE.html, --json FILE or --export-csv FILE"),
     (&["betas", "eps", "beta1", "beta2"], "this changes no memory; leave it out"),
     (&["b"], "--batch 8"),
