@@ -20,16 +20,16 @@ const BITS: &str = "weights of 4 or 8 bits: --load-in-4bit, --load-in-8bit";
 
 /// Tips for flags that there are not: their names, and what to do.
 const FLAGS: &[(&[&str], &str)] = &[
-    (&["qlora"], "--lora 16 --load-in-4bit"),
-    (&["peft"], "adapters of rank 16: --lora 16"),
-    (&["4bit", "8bit", "bnb", "quantization", "quantize", "bits"], BITS),
-    (&["lora", "offload", "cpu-offload"], RUN_IT),
-    (&["compile", "torch-compile", "liger", "flash"], RUN_IT),
     (
         &["epochs", "num-train-epochs", "num-epochs"],
         "memory repeats after a few steps, so epochs do not matter; leave the flag out, or give --steps N",
     ),
     (NO_EFFECT, "it has no effect on memory; leave the flag out"),
+    (&["qlora"], "--lora 16 --load-in-4bit"),
+    (&["peft"], "adapters of rank 16: --lora 16"),
+    (&["4bit", "8bit", "bnb", "quantization", "quantize", "bits"], BITS),
+    (&["lora", "offload", "cpu-offload"], RUN_IT),
+    (&["compile", "torch-compile", "liger", "flash"], RUN_IT),
     (&["memory", "vram", "gpu-memory", "mem"], "give the card or its memory: --gpu rtx4090, --gpu 24GiB"),
     (
         &["gpus"],
