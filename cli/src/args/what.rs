@@ -88,7 +88,7 @@ pub(super) fn named(word: &str) -> Result<What, Failure> {
     if let Some(whole) = word.to_ascii_lowercase().strip_suffix(QUANTIZED).map(|whole| &word[..whole.len()]) {
         return Err(Failure::usage(format!(
             "{word}: its weights are quantized, and vramlab knows the network without that; with adapters: \
-             vramlab predict {whole} --lora 16 --load-in-4bit"
+             vramlab predict {whole} --lora 16 --load-in-4bit --checkpoint blocks"
         )));
     }
     match path.extension().and_then(|ending| ending.to_str()) {
